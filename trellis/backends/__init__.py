@@ -1,0 +1,31 @@
+"""The four frameworks as plain namespaces of ops. A backend is one folder here and one row in `dispatch.BACKENDS`."""
+
+from __future__ import annotations
+
+from types import ModuleType
+from typing import Any
+
+from trellis import composites
+
+
+class Backend:
+    """A framework's namespace: its own ops, and for what it does not define the composite of the same name."""
+
+    level = 0
+    name: str
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def __repr__(self) -> str:
+        return f"<trellis backend {self.name}>"
+
+
+def assemble(package: ModuleType) -> Any:
+    """One namespace out of a backend's modules and the composites."""
+    made = Backend(package.name)
+    for source in (composites, *package.modules):
+        for module in getattr(source, "modules", (source,)):
+            for op in module.__all__:
+                setattr(made, op, getattr(module, op))
+    return made

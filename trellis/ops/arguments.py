@@ -1,0 +1,76 @@
+"""Bring static arguments to one form, or say what is wrong with them. Used by every public function, by no backend."""
+
+from __future__ import annotations
+
+import operator
+from typing import Any
+
+import numpy as np
+
+from trellis.dispatch import interpreters
+from trellis.dtypes import DType, as_dtype
+
+
+def optional_dtype(dtype: Any) -> DType | None:
+    return None if dtype is None else as_dtype(dtype)
+
+
+def integer(op: str, name: str, value: Any) -> int:
+    try:
+        return operator.index(value)
+    except TypeError:
+        raise TypeError(f"{op}: {name} must be an integer, got {value!r}") from None
+
+
+def one_axis(op: str, axis: Any, name: str = "axis") -> int:
+    return axis if type(axis) is int else integer(op, name, axis)
+
+
+def axes(op: str, axis: Any, name: str = "axis") -> int | tuple[int, ...] | None:
+    """None, an int, or a tuple of ints. Range is checked by `diagnose`, when the framework refuses."""
+    if axis is None or type(axis) is int:
+        return axis
+    if isinstance(axis, (tuple, list)):
+        return tuple(integer(op, name, a) for a in axis)
+    return integer(op, name, axis)
+
+
+def shape(op: str, value: Any, name: str = "shape") -> tuple[int, ...]:
+    """A tuple of ints, none below zero."""
+    items = tuple(value) if hasattr(value, "__iter__") else (value,)
+    sizes = tuple(integer(op, name, n) for n in items)
+    if any(n < 0 for n in sizes):
+        raise ValueError(f"{op}: {name}={value!r} has a negative size; every size must be 0 or more")
+    return sizes
+
+
+def rank(x: Any) -> int | None:
+    """Number of dimensions; None for a Container, whose leaves are checked one by one, or where it is unknown."""
+    return interpreters[type(x)].rank_of(x)
+
+
+def check_axis(op: str, axis: int, ndim: int, name: str = "axis") -> int:
+    """`axis` counted from the front. AxisError (a ValueError and an IndexError) if it is outside."""
+    if not -ndim <= axis < ndim:
+        raise axis_error(op, axis, ndim, name)
+    return axis + ndim if axis < 0 else axis
+
+
+def axis_error(op: str, axis: int, ndim: int, name: str = "axis") -> np.exceptions.AxisError:
+    allowed = f"an array of {ndim} dimensions takes {-ndim} to {ndim - 1}" if ndim else "a 0-d array has no axes"
+    return np.exceptions.AxisError(f"{op}: {name}={axis} is out of range; {allowed}")
+
+
+def choice(op: str, name: str, value: Any, allowed: tuple[Any, ...]) -> Any:
+    if value not in allowed:
+        raise ValueError(f"{op}: {name}={value!r} is unknown; use one of {', '.join(map(repr, allowed))}")
+    return value
+
+
+def arrays(op: str, value: Any) -> tuple[Any, ...]:
+    """The arrays of a list argument (concat, stack); at least one."""
+    if not isinstance(value, (list, tuple)):
+        raise TypeError(f"{op}: expected a list or tuple of arrays, got {type(value).__name__}")
+    if not value:
+        raise ValueError(f"{op}: the list of arrays is empty; at least one is needed")
+    return tuple(value)

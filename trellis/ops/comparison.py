@@ -1,0 +1,209 @@
+"""Comparisons, logic and bits, element by element."""
+
+from __future__ import annotations
+
+from trellis.dispatch import find, interpreters
+from trellis.typing import AnyArray, Operand
+
+__all__ = [
+    "bitwise_and",
+    "bitwise_invert",
+    "bitwise_left_shift",
+    "bitwise_or",
+    "bitwise_right_shift",
+    "bitwise_xor",
+    "equal",
+    "greater",
+    "greater_equal",
+    "isfinite",
+    "isinf",
+    "isnan",
+    "less",
+    "less_equal",
+    "logical_and",
+    "logical_not",
+    "logical_or",
+    "logical_xor",
+    "not_equal",
+    "signbit",
+]
+
+
+def bitwise_and(x1: Operand, x2: Operand, /) -> AnyArray:
+    """Bitwise and; logical and for bool arrays.
+
+    >>> import trellis as tl
+    >>> tl.bitwise_and(EXAMPLE)
+    """
+    return find(x1, x2).bitwise_and(x1, x2)
+
+
+def bitwise_invert(x: Operand, /) -> AnyArray:
+    """Flip every bit of an integer array; logical not of a bool array.
+
+    >>> import trellis as tl
+    >>> tl.bitwise_invert(EXAMPLE)
+    """
+    return interpreters[type(x)].bitwise_invert(x)
+
+
+def bitwise_left_shift(x1: Operand, x2: Operand, /) -> AnyArray:
+    """Shift the bits of x1 to the left by x2.
+
+    >>> import trellis as tl
+    >>> tl.bitwise_left_shift(EXAMPLE)
+    """
+    return find(x1, x2).bitwise_left_shift(x1, x2)
+
+
+def bitwise_or(x1: Operand, x2: Operand, /) -> AnyArray:
+    """Bitwise or; logical or for bool arrays.
+
+    >>> import trellis as tl
+    >>> tl.bitwise_or(EXAMPLE)
+    """
+    return find(x1, x2).bitwise_or(x1, x2)
+
+
+def bitwise_right_shift(x1: Operand, x2: Operand, /) -> AnyArray:
+    """Shift the bits of x1 to the right by x2, keeping the sign.
+
+    >>> import trellis as tl
+    >>> tl.bitwise_right_shift(EXAMPLE)
+    """
+    return find(x1, x2).bitwise_right_shift(x1, x2)
+
+
+def bitwise_xor(x1: Operand, x2: Operand, /) -> AnyArray:
+    """Bitwise exclusive or.
+
+    >>> import trellis as tl
+    >>> tl.bitwise_xor(EXAMPLE)
+    """
+    return find(x1, x2).bitwise_xor(x1, x2)
+
+
+def equal(x1: Operand, x2: Operand, /) -> AnyArray:
+    """True where x1 == x2.
+
+    >>> import trellis as tl
+    >>> tl.equal(EXAMPLE)
+    """
+    return find(x1, x2).equal(x1, x2)
+
+
+def greater(x1: Operand, x2: Operand, /) -> AnyArray:
+    """True where x1 > x2.
+
+    >>> import trellis as tl
+    >>> tl.greater(EXAMPLE)
+    """
+    return find(x1, x2).greater(x1, x2)
+
+
+def greater_equal(x1: Operand, x2: Operand, /) -> AnyArray:
+    """True where x1 >= x2.
+
+    >>> import trellis as tl
+    >>> tl.greater_equal(EXAMPLE)
+    """
+    return find(x1, x2).greater_equal(x1, x2)
+
+
+def isfinite(x: Operand, /) -> AnyArray:
+    """True where neither infinite nor NaN.
+
+    >>> import trellis as tl
+    >>> tl.isfinite(EXAMPLE)
+    """
+    return interpreters[type(x)].isfinite(x)
+
+
+def isinf(x: Operand, /) -> AnyArray:
+    """True where infinite.
+
+    >>> import trellis as tl
+    >>> tl.isinf(EXAMPLE)
+    """
+    return interpreters[type(x)].isinf(x)
+
+
+def isnan(x: Operand, /) -> AnyArray:
+    """True where NaN.
+
+    >>> import trellis as tl
+    >>> tl.isnan(EXAMPLE)
+    """
+    return interpreters[type(x)].isnan(x)
+
+
+def less(x1: Operand, x2: Operand, /) -> AnyArray:
+    """True where x1 < x2.
+
+    >>> import trellis as tl
+    >>> tl.less(EXAMPLE)
+    """
+    return find(x1, x2).less(x1, x2)
+
+
+def less_equal(x1: Operand, x2: Operand, /) -> AnyArray:
+    """True where x1 <= x2.
+
+    >>> import trellis as tl
+    >>> tl.less_equal(EXAMPLE)
+    """
+    return find(x1, x2).less_equal(x1, x2)
+
+
+def logical_and(x1: Operand, x2: Operand, /) -> AnyArray:
+    """Logical and; numbers count as True where they are not zero.
+
+    >>> import trellis as tl
+    >>> tl.logical_and(EXAMPLE)
+    """
+    return find(x1, x2).logical_and(x1, x2)
+
+
+def logical_not(x: Operand, /) -> AnyArray:
+    """Logical not; numbers count as True where they are not zero.
+
+    >>> import trellis as tl
+    >>> tl.logical_not(EXAMPLE)
+    """
+    return interpreters[type(x)].logical_not(x)
+
+
+def logical_or(x1: Operand, x2: Operand, /) -> AnyArray:
+    """Logical or; numbers count as True where they are not zero.
+
+    >>> import trellis as tl
+    >>> tl.logical_or(EXAMPLE)
+    """
+    return find(x1, x2).logical_or(x1, x2)
+
+
+def logical_xor(x1: Operand, x2: Operand, /) -> AnyArray:
+    """Logical exclusive or; numbers count as True where they are not zero.
+
+    >>> import trellis as tl
+    >>> tl.logical_xor(EXAMPLE)
+    """
+    return find(x1, x2).logical_xor(x1, x2)
+
+
+def not_equal(x1: Operand, x2: Operand, /) -> AnyArray:
+    """True where x1 != x2.
+
+    >>> import trellis as tl
+    >>> tl.not_equal(EXAMPLE)
+    """
+    return find(x1, x2).not_equal(x1, x2)
+
+
+def signbit(x: Operand, /) -> AnyArray:
+    """True where the sign bit is set, so for -0.0 too.
+
+    >>> import trellis as tl
+    >>> tl.signbit(EXAMPLE)
+    """
+    return interpreters[type(x)].signbit(x)

@@ -1,0 +1,114 @@
+"""Make arrays: `tl.Array` on the default backend, or on `backend=`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from trellis import dtypes
+from trellis.array import Array
+from trellis.dispatch import call, find, target
+from trellis.ops import arguments
+from trellis.ops.arguments import integer, optional_dtype
+from trellis.typing import AnyArray, DeviceLike, DTypeLike, Operand, Shape
+
+__all__ = [
+    "arange", "asarray", "empty", "empty_like", "eye", "from_dlpack", "full", "full_like", "linspace", "ones", "ones_like", "zeros",
+    "zeros_like",
+]  # fmt: skip
+
+
+def create(op: str, backend: Any, dtype: Any, device: Any, default: str, **params: Any) -> AnyArray:
+    """Run a creation op on `backend`. Bound namespaces replace this function by one that returns native arrays."""
+    return Array(create_native(target(backend), op, dtype, device, default, params))
+
+
+def create_native(interpreter: Any, op: str, dtype: Any, device: Any, default: str, params: dict[str, Any]) -> AnyArray:
+    if dtype is None:
+        dtype = interpreter.default_int() if default == "i" else dtypes.DTYPES[default]
+    return getattr(interpreter, op)(dtype=dtypes.as_dtype(dtype), device=device, **params)
+
+
+def zeros(shape: Shape, *, dtype: DTypeLike = None, device: DeviceLike = None, backend: str | None = None) -> AnyArray:
+    """An array of zeros."""
+    return create("full", backend, dtype, device, "float32", shape=arguments.shape("zeros", shape), fill_value=0)
+
+
+def ones(shape: Shape, *, dtype: DTypeLike = None, device: DeviceLike = None, backend: str | None = None) -> AnyArray:
+    """An array of ones."""
+    return create("full", backend, dtype, device, "float32", shape=arguments.shape("ones", shape), fill_value=1)
+
+
+def empty(shape: Shape, *, dtype: DTypeLike = None, device: DeviceLike = None, backend: str | None = None) -> AnyArray:
+    """An array whose elements are not set to anything in particular."""
+    return create("empty", backend, dtype, device, "float32", shape=arguments.shape("empty", shape))
+
+
+def full(
+    shape: Shape, fill_value: Operand, *, dtype: DTypeLike = None, device: DeviceLike = None, backend: str | None = None
+) -> AnyArray:
+    """An array of one value; its dtype follows the value: bool, the default integer, float32 or complex64."""
+    default = _default_for(fill_value)
+    return create("full", backend, dtype, device, default, shape=arguments.shape("full", shape), fill_value=fill_value)
+
+
+def _default_for(*values: Any) -> str:
+    if any(isinstance(v, complex) for v in values):
+        return "complex64"
+    if any(isinstance(v, float) for v in values):
+        return "float32"
+    return "bool" if all(isinstance(v, bool) for v in values) else "i"
+
+
+def arange(
+    start: float, /, stop: float | None = None, step: float = 1, *,
+    dtype: DTypeLike = None, device: DeviceLike = None, backend: str | None = None,
+) -> AnyArray:  # fmt: skip
+    """Numbers from `start` (0 if only one is given) up to, not including, `stop`."""
+    if stop is None:
+        start, stop = 0, start
+    if step == 0:
+        raise ValueError("arange: step=0 never reaches stop; use a step that is not zero")
+    default = "float32" if any(isinstance(v, float) for v in (start, stop, step)) else "i"
+    return create("arange", backend, dtype, device, default, start=start, stop=stop, step=step)
+
+
+def linspace(
+    start: Operand, stop: Operand, /, num: int, *,
+    dtype: DTypeLike = None, device: DeviceLike = None, endpoint: bool = True, backend: str | None = None,
+) -> AnyArray:  # fmt: skip
+    """`num` evenly spaced numbers from `start` to `stop`, which is included unless `endpoint=False`."""
+    if integer("linspace", "num", num) < 0:
+        raise ValueError(f"linspace: num={num} is negative; it must be 0 or more")
+    default = "complex64" if isinstance(start, complex) or isinstance(stop, complex) else "float32"
+    return create("linspace", backend, dtype, device, default, start=start, stop=stop, num=num, endpoint=endpoint)
+
+
+def eye(
+    n_rows: int, n_cols: int | None = None, /, *, k: int = 0,
+    dtype: DTypeLike = None, device: DeviceLike = None, backend: str | None = None,
+) -> AnyArray:  # fmt: skip
+    """Ones on diagonal `k` of a matrix of zeros."""
+    rows, cols = arguments.shape("eye", (n_rows, n_rows if n_cols is None else n_cols), "n_rows, n_cols")
+    return create("eye", backend, dtype, device, "float32", n_rows=rows, n_cols=cols, k=integer("eye", "k", k))
+
+
+def zeros_like(x: AnyArray, /, *, dtype: DTypeLike = None, device: DeviceLike = None) -> AnyArray:
+    """Zeros with the shape of `x`, and its dtype and device unless others are given."""
+    return full_like(x, 0, dtype=dtype, device=device)
+
+
+def ones_like(x: AnyArray, /, *, dtype: DTypeLike = None, device: DeviceLike = None) -> AnyArray:
+    """Ones with the shape of `x`, and its dtype and device unless others are given."""
+    return full_like(x, 1, dtype=dtype, device=device)
+
+
+def empty_like(x: AnyArray, /, *, dtype: DTypeLike = None, device: DeviceLike = None) -> AnyArray:
+    """An array like `x` whose elements are not set to anything in particular."""
+    return call("empty_like", x, dtype=optional_dtype(dtype), device=device)
+
+
+def full_like(x: AnyArray, /, fill_value: Operand, *, dtype: DTypeLike = None, device: DeviceLike = None) -> AnyArray:
+    """One value in the shape of `x`, with its dtype and device unless others are given."""
+    return call("full_like", x, fill_value=fill_value, dtype=optional_dtype(dtype), device=device)

@@ -1,0 +1,469 @@
+"""Arithmetic and elementary functions, element by element, as the array API standard names them."""
+
+from __future__ import annotations
+
+from trellis.dispatch import call, find, interpreters
+from trellis.typing import AnyArray, Operand
+
+__all__ = [
+    "abs",
+    "acos",
+    "acosh",
+    "add",
+    "asin",
+    "asinh",
+    "atan",
+    "atan2",
+    "atanh",
+    "ceil",
+    "clip",
+    "conj",
+    "copysign",
+    "cos",
+    "cosh",
+    "divide",
+    "exp",
+    "expm1",
+    "floor",
+    "floor_divide",
+    "hypot",
+    "imag",
+    "log",
+    "log10",
+    "log1p",
+    "log2",
+    "maximum",
+    "minimum",
+    "multiply",
+    "negative",
+    "nextafter",
+    "positive",
+    "pow",
+    "real",
+    "reciprocal",
+    "remainder",
+    "round",
+    "sign",
+    "sin",
+    "sinh",
+    "sqrt",
+    "square",
+    "subtract",
+    "tan",
+    "tanh",
+    "trunc",
+]
+
+
+def abs(x: Operand, /) -> AnyArray:
+    """Absolute value, element by element; for complex numbers the magnitude.
+
+    >>> import trellis as tl
+    >>> tl.abs(EXAMPLE)
+    """
+    return interpreters[type(x)].abs(x)
+
+
+def acos(x: Operand, /) -> AnyArray:
+    """Inverse cosine, in radians.
+
+    >>> import trellis as tl
+    >>> tl.acos(EXAMPLE)
+    """
+    return interpreters[type(x)].acos(x)
+
+
+def acosh(x: Operand, /) -> AnyArray:
+    """Inverse hyperbolic cosine.
+
+    >>> import trellis as tl
+    >>> tl.acosh(EXAMPLE)
+    """
+    return interpreters[type(x)].acosh(x)
+
+
+def add(x1: Operand, x2: Operand, /) -> AnyArray:
+    """x1 + x2, broadcast.
+
+    >>> import trellis as tl
+    >>> tl.add(EXAMPLE)
+    """
+    return find(x1, x2).add(x1, x2)
+
+
+def asin(x: Operand, /) -> AnyArray:
+    """Inverse sine, in radians.
+
+    >>> import trellis as tl
+    >>> tl.asin(EXAMPLE)
+    """
+    return interpreters[type(x)].asin(x)
+
+
+def asinh(x: Operand, /) -> AnyArray:
+    """Inverse hyperbolic sine.
+
+    >>> import trellis as tl
+    >>> tl.asinh(EXAMPLE)
+    """
+    return interpreters[type(x)].asinh(x)
+
+
+def atan(x: Operand, /) -> AnyArray:
+    """Inverse tangent, in radians.
+
+    >>> import trellis as tl
+    >>> tl.atan(EXAMPLE)
+    """
+    return interpreters[type(x)].atan(x)
+
+
+def atan2(x1: Operand, x2: Operand, /) -> AnyArray:
+    """Angle of the point (x2, x1) in radians, in the right quadrant.
+
+    >>> import trellis as tl
+    >>> tl.atan2(EXAMPLE)
+    """
+    return find(x1, x2).atan2(x1, x2)
+
+
+def atanh(x: Operand, /) -> AnyArray:
+    """Inverse hyperbolic tangent.
+
+    >>> import trellis as tl
+    >>> tl.atanh(EXAMPLE)
+    """
+    return interpreters[type(x)].atanh(x)
+
+
+def ceil(x: Operand, /) -> AnyArray:
+    """Round up to a whole number; the dtype stays.
+
+    >>> import trellis as tl
+    >>> tl.ceil(EXAMPLE)
+    """
+    return interpreters[type(x)].ceil(x)
+
+
+def clip(x: Operand, /, min: Operand | None = None, max: Operand | None = None) -> AnyArray:
+    """Bring every element into [min, max]; the dtype stays that of x. A bound may be an array, a number or None.
+
+    >>> import trellis as tl
+    >>> tl.clip(EXAMPLE)
+    """
+    return call("clip", x, min, max)
+
+
+def conj(x: Operand, /) -> AnyArray:
+    """Complex conjugate; real arrays are returned as they are.
+
+    >>> import trellis as tl
+    >>> tl.conj(EXAMPLE)
+    """
+    return interpreters[type(x)].conj(x)
+
+
+def copysign(x1: Operand, x2: Operand, /) -> AnyArray:
+    """The size of x1 with the sign of x2.
+
+    >>> import trellis as tl
+    >>> tl.copysign(EXAMPLE)
+    """
+    return find(x1, x2).copysign(x1, x2)
+
+
+def cos(x: Operand, /) -> AnyArray:
+    """Cosine of angles in radians.
+
+    >>> import trellis as tl
+    >>> tl.cos(EXAMPLE)
+    """
+    return interpreters[type(x)].cos(x)
+
+
+def cosh(x: Operand, /) -> AnyArray:
+    """Hyperbolic cosine.
+
+    >>> import trellis as tl
+    >>> tl.cosh(EXAMPLE)
+    """
+    return interpreters[type(x)].cosh(x)
+
+
+def divide(x1: Operand, x2: Operand, /) -> AnyArray:
+    """x1 / x2; integers give the default float dtype.
+
+    >>> import trellis as tl
+    >>> tl.divide(EXAMPLE)
+    """
+    return find(x1, x2).divide(x1, x2)
+
+
+def exp(x: Operand, /) -> AnyArray:
+    """Exponential.
+
+    >>> import trellis as tl
+    >>> tl.exp(EXAMPLE)
+    """
+    return interpreters[type(x)].exp(x)
+
+
+def expm1(x: Operand, /) -> AnyArray:
+    """exp(x) - 1, exact for small x.
+
+    >>> import trellis as tl
+    >>> tl.expm1(EXAMPLE)
+    """
+    return interpreters[type(x)].expm1(x)
+
+
+def floor(x: Operand, /) -> AnyArray:
+    """Round down to a whole number; the dtype stays.
+
+    >>> import trellis as tl
+    >>> tl.floor(EXAMPLE)
+    """
+    return interpreters[type(x)].floor(x)
+
+
+def floor_divide(x1: Operand, x2: Operand, /) -> AnyArray:
+    """x1 / x2 rounded down.
+
+    >>> import trellis as tl
+    >>> tl.floor_divide(EXAMPLE)
+    """
+    return find(x1, x2).floor_divide(x1, x2)
+
+
+def hypot(x1: Operand, x2: Operand, /) -> AnyArray:
+    """sqrt(x1**2 + x2**2) without overflow.
+
+    >>> import trellis as tl
+    >>> tl.hypot(EXAMPLE)
+    """
+    return find(x1, x2).hypot(x1, x2)
+
+
+def imag(x: Operand, /) -> AnyArray:
+    """Imaginary part; zeros for a real array.
+
+    >>> import trellis as tl
+    >>> tl.imag(EXAMPLE)
+    """
+    return interpreters[type(x)].imag(x)
+
+
+def log(x: Operand, /) -> AnyArray:
+    """Natural logarithm.
+
+    >>> import trellis as tl
+    >>> tl.log(EXAMPLE)
+    """
+    return interpreters[type(x)].log(x)
+
+
+def log10(x: Operand, /) -> AnyArray:
+    """Logarithm to base 10.
+
+    >>> import trellis as tl
+    >>> tl.log10(EXAMPLE)
+    """
+    return interpreters[type(x)].log10(x)
+
+
+def log1p(x: Operand, /) -> AnyArray:
+    """log(1 + x), exact for small x.
+
+    >>> import trellis as tl
+    >>> tl.log1p(EXAMPLE)
+    """
+    return interpreters[type(x)].log1p(x)
+
+
+def log2(x: Operand, /) -> AnyArray:
+    """Logarithm to base 2.
+
+    >>> import trellis as tl
+    >>> tl.log2(EXAMPLE)
+    """
+    return interpreters[type(x)].log2(x)
+
+
+def maximum(x1: Operand, x2: Operand, /) -> AnyArray:
+    """The larger of the two; NaN if either is.
+
+    >>> import trellis as tl
+    >>> tl.maximum(EXAMPLE)
+    """
+    return find(x1, x2).maximum(x1, x2)
+
+
+def minimum(x1: Operand, x2: Operand, /) -> AnyArray:
+    """The smaller of the two; NaN if either is.
+
+    >>> import trellis as tl
+    >>> tl.minimum(EXAMPLE)
+    """
+    return find(x1, x2).minimum(x1, x2)
+
+
+def multiply(x1: Operand, x2: Operand, /) -> AnyArray:
+    """x1 * x2, broadcast.
+
+    >>> import trellis as tl
+    >>> tl.multiply(EXAMPLE)
+    """
+    return find(x1, x2).multiply(x1, x2)
+
+
+def negative(x: Operand, /) -> AnyArray:
+    """Change the sign.
+
+    >>> import trellis as tl
+    >>> tl.negative(EXAMPLE)
+    """
+    return interpreters[type(x)].negative(x)
+
+
+def nextafter(x1: Operand, x2: Operand, /) -> AnyArray:
+    """The next representable number after x1 in the direction of x2.
+
+    >>> import trellis as tl
+    >>> tl.nextafter(EXAMPLE)
+    """
+    return find(x1, x2).nextafter(x1, x2)
+
+
+def positive(x: Operand, /) -> AnyArray:
+    """The array itself, for numeric dtypes.
+
+    >>> import trellis as tl
+    >>> tl.positive(EXAMPLE)
+    """
+    return interpreters[type(x)].positive(x)
+
+
+def pow(x1: Operand, x2: Operand, /) -> AnyArray:
+    """x1 to the power of x2.
+
+    >>> import trellis as tl
+    >>> tl.pow(EXAMPLE)
+    """
+    return find(x1, x2).pow(x1, x2)
+
+
+def real(x: Operand, /) -> AnyArray:
+    """Real part; a real array is returned as it is.
+
+    >>> import trellis as tl
+    >>> tl.real(EXAMPLE)
+    """
+    return interpreters[type(x)].real(x)
+
+
+def reciprocal(x: Operand, /) -> AnyArray:
+    """1 / x.
+
+    >>> import trellis as tl
+    >>> tl.reciprocal(EXAMPLE)
+    """
+    return interpreters[type(x)].reciprocal(x)
+
+
+def remainder(x1: Operand, x2: Operand, /) -> AnyArray:
+    """Remainder of floor division; it has the sign of x2.
+
+    >>> import trellis as tl
+    >>> tl.remainder(EXAMPLE)
+    """
+    return find(x1, x2).remainder(x1, x2)
+
+
+def round(x: Operand, /) -> AnyArray:
+    """Round to the nearest whole number, halves to the even one.
+
+    >>> import trellis as tl
+    >>> tl.round(EXAMPLE)
+    """
+    return interpreters[type(x)].round(x)
+
+
+def sign(x: Operand, /) -> AnyArray:
+    """-1, 0 or 1 by the sign; for complex numbers x / abs(x).
+
+    >>> import trellis as tl
+    >>> tl.sign(EXAMPLE)
+    """
+    return interpreters[type(x)].sign(x)
+
+
+def sin(x: Operand, /) -> AnyArray:
+    """Sine of angles in radians.
+
+    >>> import trellis as tl
+    >>> tl.sin(EXAMPLE)
+    """
+    return interpreters[type(x)].sin(x)
+
+
+def sinh(x: Operand, /) -> AnyArray:
+    """Hyperbolic sine.
+
+    >>> import trellis as tl
+    >>> tl.sinh(EXAMPLE)
+    """
+    return interpreters[type(x)].sinh(x)
+
+
+def sqrt(x: Operand, /) -> AnyArray:
+    """Square root.
+
+    >>> import trellis as tl
+    >>> tl.sqrt(EXAMPLE)
+    """
+    return interpreters[type(x)].sqrt(x)
+
+
+def square(x: Operand, /) -> AnyArray:
+    """x * x.
+
+    >>> import trellis as tl
+    >>> tl.square(EXAMPLE)
+    """
+    return interpreters[type(x)].square(x)
+
+
+def subtract(x1: Operand, x2: Operand, /) -> AnyArray:
+    """x1 - x2, broadcast.
+
+    >>> import trellis as tl
+    >>> tl.subtract(EXAMPLE)
+    """
+    return find(x1, x2).subtract(x1, x2)
+
+
+def tan(x: Operand, /) -> AnyArray:
+    """Tangent of angles in radians.
+
+    >>> import trellis as tl
+    >>> tl.tan(EXAMPLE)
+    """
+    return interpreters[type(x)].tan(x)
+
+
+def tanh(x: Operand, /) -> AnyArray:
+    """Hyperbolic tangent.
+
+    >>> import trellis as tl
+    >>> tl.tanh(EXAMPLE)
+    """
+    return interpreters[type(x)].tanh(x)
+
+
+def trunc(x: Operand, /) -> AnyArray:
+    """Round towards zero; the dtype stays.
+
+    >>> import trellis as tl
+    >>> tl.trunc(EXAMPLE)
+    """
+    return interpreters[type(x)].trunc(x)

@@ -1,0 +1,173 @@
+"""Change the shape, the order or the grouping of elements, never their values."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from trellis.dispatch import call, diagnose, interpreters
+from trellis.ops import arguments
+from trellis.ops.arguments import axes, choice, integer, one_axis
+from trellis.typing import AnyArray, Axis, Operand, Shape
+
+__all__ = [
+    "broadcast_arrays", "broadcast_shapes", "broadcast_to", "concat", "diag", "expand_dims", "flip", "kron", "meshgrid", "moveaxis",
+    "pad", "permute_dims", "repeat", "reshape", "roll", "squeeze", "stack", "tile", "tril", "triu", "unstack",
+]  # fmt: skip
+
+
+def reshape(x: AnyArray, /, shape: Shape, *, copy: bool | None = None) -> AnyArray:
+    """The same elements in another shape; one size may be -1. `copy=False` raises if the framework would have to copy."""
+    if type(shape) is not tuple:
+        shape = tuple(shape) if hasattr(shape, "__iter__") else (shape,)  # type: ignore[arg-type]
+    try:
+        return interpreters[type(x)].reshape(x, shape=shape, copy=copy)
+    except Exception as error:
+        diagnose("reshape", (x,), {"shape": shape, "copy": copy}, error)
+        raise
+
+
+def permute_dims(x: AnyArray, /, axes: Sequence[int]) -> AnyArray:
+    """Reorder the dimensions: axis i of the result is axis axes[i] of `x`."""
+    return call("permute_dims", x, axes=tuple(integer("permute_dims", "axes", a) for a in axes))
+
+
+def moveaxis(x: AnyArray, source: int | Sequence[int], destination: int | Sequence[int], /) -> AnyArray:
+    """Move the axes at `source` to `destination`; the others keep their order."""
+    moved, to = axes("moveaxis", source, "source"), axes("moveaxis", destination, "destination")
+    source_axes = (moved,) if isinstance(moved, int) else tuple(moved or ())
+    destination_axes = (to,) if isinstance(to, int) else tuple(to or ())
+    if len(source_axes) != len(destination_axes):
+        raise ValueError(f"moveaxis: source={source!r} and destination={destination!r} have different lengths")
+    return call("moveaxis", x, source=source_axes, destination=destination_axes)
+
+
+def expand_dims(x: AnyArray, /, axis: int | Sequence[int]) -> AnyArray:
+    """Insert axes of size 1 at the given positions of the result."""
+    positions = axes("expand_dims", axis)
+    return call("expand_dims", x, axis=(positions,) if isinstance(positions, int) else positions)
+
+
+def squeeze(x: AnyArray, /, axis: int | Sequence[int]) -> AnyArray:
+    """Remove the given axes, which must have size 1."""
+    positions = axes("squeeze", axis)
+    return call("squeeze", x, axis=(positions,) if isinstance(positions, int) else positions)
+
+
+def broadcast_to(x: AnyArray, /, shape: Shape) -> AnyArray:
+    """Repeat `x` along axes of size 1, and new axes in front, to reach `shape`."""
+    return call("broadcast_to", x, shape=arguments.shape("broadcast_to", shape))
+
+
+def broadcast_arrays(*arrays: AnyArray) -> tuple[AnyArray, ...]:
+    """The arrays, each broadcast to their common shape."""
+    return call("broadcast_arrays", *arguments.arrays("broadcast_arrays", arrays))
+
+
+def broadcast_shapes(*shapes: tuple[int | None, ...]) -> tuple[int | None, ...]:
+    """The shape that arrays of the given shapes broadcast to."""
+    result: list[int | None] = [1] * max(map(len, shapes), default=0)
+    for shape in shapes:
+        for i, size in enumerate(reversed(shape), 1):
+            known = result[-i]
+            if size == 1 or size == known:
+                continue
+            if known != 1 and known is not None and size is not None:
+                raise ValueError(f"broadcast_shapes: {' and '.join(map(str, shapes))} do not broadcast: {known} and {size} at axis {-i}")
+            result[-i] = size if known == 1 else known if size is None else size
+    return tuple(result)
+
+
+def concat(arrays: Sequence[AnyArray], /, *, axis: int | None = 0) -> AnyArray:
+    """Join arrays along an existing axis; `axis=None` joins them flattened. Dtypes promote."""
+    return call("concat", *arguments.arrays("concat", arrays), axis=axes("concat", axis))
+
+
+def stack(arrays: Sequence[AnyArray], /, *, axis: int = 0) -> AnyArray:
+    """Join arrays of one shape along a new axis. Dtypes promote."""
+    return call("stack", *arguments.arrays("stack", arrays), axis=one_axis("stack", axis))
+
+
+def unstack(x: AnyArray, /, *, axis: int = 0) -> tuple[AnyArray, ...]:
+    """Split an array into its slices along `axis`."""
+    return call("unstack", x, axis=one_axis("unstack", axis))
+
+
+def flip(x: AnyArray, /, *, axis: Axis = None) -> AnyArray:
+    """Reverse the order of the elements along `axis`, by default along all."""
+    return call("flip", x, axis=axes("flip", axis))
+
+
+def roll(x: AnyArray, /, shift: int | Sequence[int], *, axis: Axis = None) -> AnyArray:
+    """Shift elements along `axis`; what leaves at one end comes in at the other. Without `axis`, `x` is shifted as if flat."""
+    shifts, along = axes("roll", shift, "shift"), axes("roll", axis)
+    if isinstance(shifts, tuple) and isinstance(along, tuple) and len(shifts) != len(along):
+        raise ValueError(f"roll: shift={shift!r} and axis={axis!r} have different lengths")
+    if isinstance(shifts, tuple) and not isinstance(along, tuple):
+        raise ValueError(f"roll: shift={shift!r} has {len(shifts)} entries, so axis must be a tuple of as many")
+    if isinstance(along, tuple) and isinstance(shifts, int):
+        shifts = (shifts,) * len(along)
+    return call("roll", x, shift=shifts, axis=along)
+
+
+def tile(x: AnyArray, repetitions: Sequence[int], /) -> AnyArray:
+    """Repeat the whole array `repetitions[i]` times along axis i."""
+    return call("tile", x, repetitions=arguments.shape("tile", repetitions, "repetitions"))
+
+
+def repeat(x: AnyArray, repeats: int | AnyArray, /, *, axis: int | None = None) -> AnyArray:
+    """Repeat each element `repeats` times along `axis`; without `axis`, of the flattened array."""
+    if isinstance(repeats, int) and repeats < 0:
+        raise ValueError(f"repeat: repeats={repeats} is negative; it must be 0 or more")
+    return call("repeat", x, repeats, axis=axes("repeat", axis))
+
+
+def meshgrid(*arrays: AnyArray, indexing: str = "xy") -> tuple[AnyArray, ...]:
+    """Coordinate matrices of 1-d coordinate arrays; `indexing` "xy" swaps the first two axes, "ij" does not."""
+    if not arrays:
+        return ()
+    return call("meshgrid", *arrays, indexing=choice("meshgrid", "indexing", indexing, ("xy", "ij")))
+
+
+def tril(x: AnyArray, /, *, k: int = 0) -> AnyArray:
+    """Lower triangle of the matrices in `x`, up to diagonal `k`; zeros elsewhere."""
+    return call("tril", x, k=integer("tril", "k", k))
+
+
+def triu(x: AnyArray, /, *, k: int = 0) -> AnyArray:
+    """Upper triangle of the matrices in `x`, from diagonal `k` on; zeros elsewhere."""
+    return call("triu", x, k=integer("triu", "k", k))
+
+
+def diag(x: AnyArray, /, *, k: int = 0) -> AnyArray:
+    """A 1-d array as the diagonal `k` of a square matrix; of a matrix, its diagonal `k`."""
+    return call("diag", x, k=integer("diag", "k", k))
+
+
+def kron(x1: AnyArray, x2: AnyArray, /) -> AnyArray:
+    """Kronecker product."""
+    return call("kron", x1, x2)
+
+
+def pad(x: AnyArray, pad_width: Any, /, *, mode: str = "constant", constant_values: Operand = 0) -> AnyArray:
+    """Pad with (before, after) elements per axis; `pad_width` is an int, a pair for all axes, or a pair an axis.
+
+    `mode`: "constant", "reflect" (without the edge), "symmetric" (with the edge), "edge" or "wrap".
+    """
+    mode = choice("pad", "mode", mode, ("constant", "reflect", "symmetric", "edge", "wrap"))
+    return call("pad", x, pad_width=_pad_width(x, pad_width), mode=mode, constant_values=constant_values)
+
+
+def _pad_width(x: AnyArray, pad_width: Any) -> Any:
+    """A pair for each axis. A Container's leaves differ in rank: there, an int or one pair stays as it is."""
+    ndim = arguments.rank(x)
+    if isinstance(pad_width, int):
+        pad_width = (pad_width, pad_width)
+    pairs = tuple(tuple(p) if hasattr(p, "__iter__") else p for p in pad_width)
+    if len(pairs) == 2 and not isinstance(pairs[0], tuple):
+        pairs = (pairs,) * (1 if ndim is None else ndim)
+    if ndim is not None and (len(pairs) != ndim or any(not isinstance(p, tuple) or len(p) != 2 for p in pairs)):
+        raise ValueError(f"pad: pad_width={pad_width!r} does not fit an array of {ndim} dimensions; give one (before, after) pair an axis")
+    if any(n < 0 for p in pairs for n in p):
+        raise ValueError(f"pad: pad_width={pad_width!r} is negative somewhere; use indexing to cut")
+    return pairs

@@ -1,0 +1,34 @@
+"""Einstein sums, softmax, and comparisons of whole arrays."""
+
+from __future__ import annotations
+
+from trellis.dispatch import call
+from trellis.ops.arguments import axes
+from trellis.typing import AnyArray, Axis
+
+__all__ = ["allclose", "array_equal", "einsum", "log_softmax", "softmax"]
+
+
+def einsum(equation: str, /, *arrays: AnyArray) -> AnyArray:
+    """Sum of products by an equation such as "bij,bjk->bik"; "..." stands for any axes, without "->" letters that occur once stay."""
+    return call("einsum", *arrays, equation=equation)
+
+
+def softmax(x: AnyArray, /, *, axis: Axis = -1) -> AnyArray:
+    """exp(x) / sum(exp(x)) along `axis`, without overflow."""
+    return call("softmax", x, axis=axes("softmax", axis))
+
+
+def log_softmax(x: AnyArray, /, *, axis: Axis = -1) -> AnyArray:
+    """log(softmax(x)) along `axis`, exact for small probabilities."""
+    return call("log_softmax", x, axis=axes("log_softmax", axis))
+
+
+def allclose(x1: AnyArray, x2: AnyArray, /, *, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False) -> AnyArray:
+    """A 0-d bool array: is every abs(x1 - x2) <= atol + rtol * abs(x2)?"""
+    return call("allclose", x1, x2, rtol=rtol, atol=atol, equal_nan=equal_nan)
+
+
+def array_equal(x1: AnyArray, x2: AnyArray, /, *, equal_nan: bool = False) -> AnyArray:
+    """A 0-d bool array: do both have the same shape and the same elements?"""
+    return call("array_equal", x1, x2, equal_nan=equal_nan)

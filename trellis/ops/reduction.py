@@ -1,0 +1,171 @@
+"""Reductions: sums, means, order statistics, and their NaN-ignoring forms."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from trellis.dispatch import call, diagnose, interpreters
+from trellis.dtypes import as_dtype
+from trellis.ops.arguments import axes, choice, one_axis, optional_dtype
+from trellis.typing import AnyArray, Axis, DTypeLike
+
+__all__ = [
+    "all", "any", "corrcoef", "count_nonzero", "cov", "cumulative_prod", "cumulative_sum", "diff", "logsumexp", "max", "mean",
+    "median", "min", "nanmax", "nanmean", "nanmedian", "nanmin", "nanprod", "nanquantile", "nanstd", "nansum", "nanvar",
+    "percentile", "prod", "quantile", "std", "sum", "var",
+]  # fmt: skip
+
+_METHODS = ("linear", "lower", "higher", "nearest", "midpoint")
+
+
+def all(x: AnyArray, /, *, axis: Axis = None, keepdims: bool = False) -> AnyArray:
+    """True where all elements along `axis` are True (not zero); True of an empty axis."""
+    return call("all", x, axis=axes("all", axis), keepdims=keepdims)
+
+
+def any(x: AnyArray, /, *, axis: Axis = None, keepdims: bool = False) -> AnyArray:
+    """True where any element along `axis` is True (not zero); False of an empty axis."""
+    return call("any", x, axis=axes("any", axis), keepdims=keepdims)
+
+
+def count_nonzero(x: AnyArray, /, *, axis: Axis = None, keepdims: bool = False) -> AnyArray:
+    """How many elements along `axis` are not zero, in the default integer dtype."""
+    return call("count_nonzero", x, axis=axes("count_nonzero", axis), keepdims=keepdims)
+
+
+def sum(x: AnyArray, /, *, axis: Axis = None, dtype: DTypeLike = None, keepdims: bool = False) -> AnyArray:
+    """Sum along `axis`. Integers narrower than the default integer are summed in it, floats in their own dtype."""
+    if axis is not None:
+        axis = axes("sum", axis)
+    if dtype is not None:
+        dtype = as_dtype(dtype)
+    try:
+        return interpreters[type(x)].sum(x, axis=axis, dtype=dtype, keepdims=keepdims)
+    except Exception as error:
+        diagnose("sum", (x,), {"axis": axis, "dtype": dtype}, error)
+        raise
+
+
+def prod(x: AnyArray, /, *, axis: Axis = None, dtype: DTypeLike = None, keepdims: bool = False) -> AnyArray:
+    """Product along `axis`; dtypes as in `sum`."""
+    return call("prod", x, axis=axes("prod", axis), dtype=optional_dtype(dtype), keepdims=keepdims)
+
+
+def mean(x: AnyArray, /, *, axis: Axis = None, keepdims: bool = False) -> AnyArray:
+    """Mean along `axis`; integers give the default float dtype, an empty axis NaN."""
+    return call("mean", x, axis=axes("mean", axis), keepdims=keepdims)
+
+
+def var(x: AnyArray, /, *, axis: Axis = None, correction: float = 0.0, keepdims: bool = False) -> AnyArray:
+    """Variance along `axis`, divided by n - correction."""
+    return call("var", x, axis=axes("var", axis), correction=correction, keepdims=keepdims)
+
+
+def std(x: AnyArray, /, *, axis: Axis = None, correction: float = 0.0, keepdims: bool = False) -> AnyArray:
+    """Standard deviation along `axis`, divided by n - correction."""
+    return call("std", x, axis=axes("std", axis), correction=correction, keepdims=keepdims)
+
+
+def max(x: AnyArray, /, *, axis: Axis = None, keepdims: bool = False) -> AnyArray:
+    """Largest element along `axis`; NaN if any is NaN."""
+    return call("max", x, axis=axes("max", axis), keepdims=keepdims)
+
+
+def min(x: AnyArray, /, *, axis: Axis = None, keepdims: bool = False) -> AnyArray:
+    """Smallest element along `axis`; NaN if any is NaN."""
+    return call("min", x, axis=axes("min", axis), keepdims=keepdims)
+
+
+def cumulative_sum(
+    x: AnyArray, /, *, axis: int | None = None, dtype: DTypeLike = None, include_initial: bool = False
+) -> AnyArray:
+    """Running sum along `axis` (may be left out for 1-d); with `include_initial` a zero comes first."""
+    return call("cumulative_sum", x, axis=axes("cumulative_sum", axis), dtype=optional_dtype(dtype), include_initial=include_initial)
+
+
+def cumulative_prod(
+    x: AnyArray, /, *, axis: int | None = None, dtype: DTypeLike = None, include_initial: bool = False
+) -> AnyArray:
+    """Running product along `axis` (may be left out for 1-d); with `include_initial` a one comes first."""
+    return call("cumulative_prod", x, axis=axes("cumulative_prod", axis), dtype=optional_dtype(dtype), include_initial=include_initial)
+
+
+def diff(x: AnyArray, /, *, axis: int = -1, n: int = 1, prepend: AnyArray | None = None, append: AnyArray | None = None) -> AnyArray:
+    """The n-th difference of neighbours along `axis`."""
+    return call("diff", x, prepend, append, axis=one_axis("diff", axis), n=n)
+
+
+def logsumexp(x: AnyArray, /, *, axis: Axis = None, keepdims: bool = False) -> AnyArray:
+    """log(sum(exp(x))) along `axis`, without overflow."""
+    return call("logsumexp", x, axis=axes("logsumexp", axis), keepdims=keepdims)
+
+
+def median(x: AnyArray, /, *, axis: Axis = None, keepdims: bool = False) -> AnyArray:
+    """Middle value along `axis`, the mean of the two middle ones for an even count; NaN if any is NaN."""
+    return call("quantile", x, 0.5, axis=axes("median", axis), keepdims=keepdims, method="linear")
+
+
+def quantile(x: AnyArray, q: Any, /, *, axis: Axis = None, keepdims: bool = False, method: str = "linear") -> AnyArray:
+    """The q-th quantile along `axis`, 0 <= q <= 1; the dimensions of an array `q` come first in the result."""
+    return call("quantile", x, q, axis=axes("quantile", axis), keepdims=keepdims, method=choice("quantile", "method", method, _METHODS))
+
+
+def percentile(x: AnyArray, q: Any, /, *, axis: Axis = None, keepdims: bool = False, method: str = "linear") -> AnyArray:
+    """The q-th percentile along `axis`, 0 <= q <= 100."""
+    return quantile(x, q / 100.0, axis=axis, keepdims=keepdims, method=method)
+
+
+def nansum(x: AnyArray, /, *, axis: Axis = None, dtype: DTypeLike = None, keepdims: bool = False) -> AnyArray:
+    """Sum along `axis` with NaN as zero."""
+    return call("nansum", x, axis=axes("nansum", axis), dtype=optional_dtype(dtype), keepdims=keepdims)
+
+
+def nanprod(x: AnyArray, /, *, axis: Axis = None, dtype: DTypeLike = None, keepdims: bool = False) -> AnyArray:
+    """Product along `axis` with NaN as one."""
+    return call("nanprod", x, axis=axes("nanprod", axis), dtype=optional_dtype(dtype), keepdims=keepdims)
+
+
+def nanmean(x: AnyArray, /, *, axis: Axis = None, keepdims: bool = False) -> AnyArray:
+    """Mean along `axis` of what is not NaN; NaN where nothing is left."""
+    return call("nanmean", x, axis=axes("nanmean", axis), keepdims=keepdims)
+
+
+def nanvar(x: AnyArray, /, *, axis: Axis = None, correction: float = 0.0, keepdims: bool = False) -> AnyArray:
+    """Variance along `axis` of what is not NaN."""
+    return call("nanvar", x, axis=axes("nanvar", axis), correction=correction, keepdims=keepdims)
+
+
+def nanstd(x: AnyArray, /, *, axis: Axis = None, correction: float = 0.0, keepdims: bool = False) -> AnyArray:
+    """Standard deviation along `axis` of what is not NaN."""
+    return call("nanstd", x, axis=axes("nanstd", axis), correction=correction, keepdims=keepdims)
+
+
+def nanmax(x: AnyArray, /, *, axis: Axis = None, keepdims: bool = False) -> AnyArray:
+    """Largest element along `axis` that is not NaN; NaN where nothing is left."""
+    return call("nanmax", x, axis=axes("nanmax", axis), keepdims=keepdims)
+
+
+def nanmin(x: AnyArray, /, *, axis: Axis = None, keepdims: bool = False) -> AnyArray:
+    """Smallest element along `axis` that is not NaN; NaN where nothing is left."""
+    return call("nanmin", x, axis=axes("nanmin", axis), keepdims=keepdims)
+
+
+def nanmedian(x: AnyArray, /, *, axis: Axis = None, keepdims: bool = False) -> AnyArray:
+    """Median along `axis` of what is not NaN."""
+    return call("nanquantile", x, 0.5, axis=axes("nanmedian", axis), keepdims=keepdims, method="linear")
+
+
+def nanquantile(x: AnyArray, q: Any, /, *, axis: Axis = None, keepdims: bool = False, method: str = "linear") -> AnyArray:
+    """The q-th quantile along `axis` of what is not NaN."""
+    method = choice("nanquantile", "method", method, _METHODS)
+    return call("nanquantile", x, q, axis=axes("nanquantile", axis), keepdims=keepdims, method=method)
+
+
+def cov(x: AnyArray, /, *, correction: float = 1, weights: AnyArray | None = None) -> AnyArray:
+    """Covariance of the variables in the rows of `x` (variables, observations); a 1-d `x` is one variable."""
+    return call("cov", x, weights, correction=correction)
+
+
+def corrcoef(x: AnyArray, /) -> AnyArray:
+    """Correlation coefficients of the variables in the rows of `x` (variables, observations)."""
+    return call("corrcoef", x)

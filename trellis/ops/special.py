@@ -1,0 +1,133 @@
+"""Special functions, and the elementwise helpers that numerical code needs beside the standard."""
+
+from __future__ import annotations
+
+from trellis.dispatch import call, find, interpreters
+from trellis.typing import AnyArray, Operand
+
+__all__ = [
+    "digamma",
+    "erf",
+    "erfc",
+    "erfinv",
+    "expit",
+    "gammaln",
+    "i0",
+    "isclose",
+    "logaddexp",
+    "logit",
+    "nan_to_num",
+    "xlogy",
+]
+
+
+def digamma(x: Operand, /) -> AnyArray:
+    """Derivative of the logarithm of the gamma function.
+
+    >>> import trellis as tl
+    >>> tl.digamma(EXAMPLE)
+    """
+    return interpreters[type(x)].digamma(x)
+
+
+def erf(x: Operand, /) -> AnyArray:
+    """Error function.
+
+    >>> import trellis as tl
+    >>> tl.erf(EXAMPLE)
+    """
+    return interpreters[type(x)].erf(x)
+
+
+def erfc(x: Operand, /) -> AnyArray:
+    """Complementary error function, 1 - erf(x), exact where erf is close to 1.
+
+    >>> import trellis as tl
+    >>> tl.erfc(EXAMPLE)
+    """
+    return interpreters[type(x)].erfc(x)
+
+
+def erfinv(x: Operand, /) -> AnyArray:
+    """Inverse of the error function on (-1, 1).
+
+    >>> import trellis as tl
+    >>> tl.erfinv(EXAMPLE)
+    """
+    return interpreters[type(x)].erfinv(x)
+
+
+def expit(x: Operand, /) -> AnyArray:
+    """Logistic sigmoid, 1 / (1 + exp(-x)), without overflow.
+
+    >>> import trellis as tl
+    >>> tl.expit(EXAMPLE)
+    """
+    return interpreters[type(x)].expit(x)
+
+
+def gammaln(x: Operand, /) -> AnyArray:
+    """Logarithm of the absolute value of the gamma function.
+
+    >>> import trellis as tl
+    >>> tl.gammaln(EXAMPLE)
+    """
+    return interpreters[type(x)].gammaln(x)
+
+
+def i0(x: Operand, /) -> AnyArray:
+    """Modified Bessel function of the first kind, order 0.
+
+    >>> import trellis as tl
+    >>> tl.i0(EXAMPLE)
+    """
+    return interpreters[type(x)].i0(x)
+
+
+def isclose(
+    x1: Operand, x2: Operand, /, *, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False
+) -> AnyArray:
+    """True where abs(x1 - x2) <= atol + rtol * abs(x2).
+
+    >>> import trellis as tl
+    >>> tl.isclose(EXAMPLE)
+    """
+    return call("isclose", x1, x2, rtol=rtol, atol=atol, equal_nan=equal_nan)
+
+
+def logaddexp(x1: Operand, x2: Operand, /) -> AnyArray:
+    """log(exp(x1) + exp(x2)) without overflow.
+
+    >>> import trellis as tl
+    >>> tl.logaddexp(EXAMPLE)
+    """
+    return find(x1, x2).logaddexp(x1, x2)
+
+
+def logit(x: Operand, /) -> AnyArray:
+    """Inverse of expit: log(x / (1 - x)).
+
+    >>> import trellis as tl
+    >>> tl.logit(EXAMPLE)
+    """
+    return interpreters[type(x)].logit(x)
+
+
+def nan_to_num(
+    x: Operand, /, *, nan: float = 0.0, posinf: float | None = None, neginf: float | None = None
+) -> AnyArray:
+    """Replace NaN by `nan` and the infinities by `posinf` and `neginf`, by default the largest finite numbers.
+
+    >>> import trellis as tl
+    >>> tl.nan_to_num(EXAMPLE)
+    """
+    return call("nan_to_num", x, nan=nan, posinf=posinf, neginf=neginf)
+
+
+def xlogy(x1: Operand, x2: Operand, /) -> AnyArray:
+    """x1 * log(x2), and 0 where x1 is 0.
+
+    >>> import trellis as tl
+    >>> tl.xlogy(EXAMPLE)
+    """
+    return find(x1, x2).xlogy(x1, x2)
