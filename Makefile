@@ -1,0 +1,72 @@
+# Everything runs in .venv. Stamp files inside it remember what is installed, so a second run installs nothing.
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+
+PYTHON ?= $(shell command -v python3.11 || command -v python3 || command -v python)
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check
+# For example PIP_FLAGS="--extra-index-url https://download.pytorch.org/whl/cpu", for torch without CUDA.
+PIP_FLAGS ?=
+JOBS ?= 2
+PYTEST_FLAGS ?=
+SUITE ?=
+EXAMPLES ?= 20
+BACKENDS ?= numpy jax torch tensorflow
+
+export TF_CPP_MIN_LOG_LEVEL ?= 3
+
+.PHONY: help demo test lint format types bench suite clean
+
+help:  ## this list
+	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /make \1|/' | awk -F'|' '{printf "  %-12s %s\n", $$1, $$2}'
+
+demo: $(VENV)/.base  ## one program on every installed framework; installs NumPy only
+	$(BIN)/python examples/demo.py
+
+test: $(VENV)/.all  ## all tests; installs the four frameworks, as pinned in constraints.txt
+	$(BIN)/python -m pytest -n $(JOBS) --dist loadgroup $(PYTEST_FLAGS)
+
+lint: $(VENV)/.all  ## ruff: rules and format
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+format: $(VENV)/.all  ## ruff: repair what it can
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+types: $(VENV)/.all  ## pyright over the package and the tests
+	$(BIN)/pyright
+
+bench: $(VENV)/.bench  ## cost of a call over the framework's own, and of the import
+	$(BIN)/python benchmarks/overhead.py
+	$(BIN)/python benchmarks/import_time.py
+
+suite: $(VENV)/.all  ## the official array API tests: make suite SUITE=path/to/array-api-tests [BACKENDS="numpy torch"]
+	@test -n "$(SUITE)" && test -d "$(SUITE)/array_api_tests" || { \
+	  echo "make suite: SUITE=$(SUITE) is not a checkout of array-api-tests;"; \
+	  echo "  git clone --recurse-submodules https://github.com/data-apis/array-api-tests, then make suite SUITE=that/directory"; \
+	  exit 2; }
+	$(BIN)/python benchmarks/suite.py $(SUITE) --max-examples $(EXAMPLES) $(BACKENDS)
+
+clean:  ## remove .venv and caches
+	rm -rf $(VENV) .pytest_cache .ruff_cache .hypothesis build dist
+
+$(BIN)/python:
+	@test -n "$(PYTHON)" || { echo "Python 3.11 or later is needed; install it, or make PYTHON=/path/to/python3.11"; exit 2; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+	  || { echo "Python 3.11 or later is needed, $(PYTHON) is older; make PYTHON=/path/to/python3.11"; exit 2; }
+	$(PYTHON) -m venv $(VENV)
+
+# pip install only adds: after .all, .base is newer than its prerequisites too, so that a demo leaves the frameworks alone.
+$(VENV)/.base: pyproject.toml constraints.txt | $(BIN)/python
+	$(PIP) install --quiet $(PIP_FLAGS) -c constraints.txt -e .
+	@touch $@
+
+$(VENV)/.all: pyproject.toml constraints.txt | $(BIN)/python
+	$(PIP) install --quiet $(PIP_FLAGS) -c constraints.txt -e '.[torch,jax,tensorflow-cpu,test,dev]'
+	@touch $(VENV)/.base $@
+
+$(VENV)/.bench: $(VENV)/.all
+	$(PIP) install --quiet $(PIP_FLAGS) -c constraints.txt -e '.[bench]'
+	@touch $@
