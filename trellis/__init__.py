@@ -1,0 +1,29 @@
+"""Trellis: one library for arrays over NumPy, JAX, PyTorch and TensorFlow. What you pass is what you get."""
+
+from math import e, inf, nan, pi
+
+from trellis.array import Array
+from trellis.container import Container
+from trellis.dispatch import current_backend, set_backend, using
+from trellis.dtypes import (
+    DType, bfloat16, bool, complex64, complex128, float16, float32, float64, int8, int16, int32, int64, uint8, uint16, uint32, uint64,
+)  # fmt: skip
+from trellis.inspection import __array_namespace_info__
+from trellis.namespaces import API_VERSION as __array_api_version__, namespace
+from trellis.ops import fft, linalg
+from trellis.ops.comparison import *
+from trellis.ops.conversion import *
+from trellis.ops.creation import *
+from trellis.ops.data_types import *
+from trellis.ops.elementwise import *
+from trellis.ops.indexing import *
+from trellis.ops.linalg import diagonal, matmul, matrix_transpose, outer, tensordot, trace, vecdot
+from trellis.ops.manipulation import *
+from trellis.ops.products import *
+from trellis.ops.reduction import *
+from trellis.ops.searching import *
+from trellis.ops.special import *
+
+__version__ = "0.1.0"
+newaxis = None
+API_VERSIONS = ("2021.12", "2022.12", "2023.12", "2024.12", "2025.12")

@@ -134,10 +134,10 @@ def load(name: str) -> Any:
     module, _, extra = BACKENDS[name]
     if importlib.util.find_spec(module) is None:
         raise ImportError(f"backend={name!r} needs {module}, which is not installed; pip install '{extra}'")
-    interpreter = importlib.import_module(f"trellis.backends.{name}")
     from trellis.backends import assemble
 
-    return _LOADED.setdefault(name, assemble(interpreter))
+    _LOADED[name] = assemble(importlib.import_module(f"trellis.backends.{name}"))
+    return _LOADED[name]
 
 
 def default_backend() -> str:

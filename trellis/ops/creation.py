@@ -14,7 +14,7 @@ from trellis.ops.arguments import integer, optional_dtype
 from trellis.typing import AnyArray, DeviceLike, DTypeLike, Operand, Shape
 
 __all__ = [
-    "arange", "asarray", "empty", "empty_like", "eye", "from_dlpack", "full", "full_like", "linspace", "ones", "ones_like", "zeros",
+    "arange", "empty", "empty_like", "eye", "full", "full_like", "linspace", "ones", "ones_like", "zeros",
     "zeros_like",
 ]  # fmt: skip
 

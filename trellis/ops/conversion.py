@@ -1,0 +1,251 @@
+"""Bring data in, move it between frameworks, devices and dtypes, and get it out again."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import importlib.util
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from trellis import dispatch, dtypes, tree
+from trellis.array import Array
+from trellis.dispatch import BACKENDS, SCALARS, UnknownOperand, call, interpreters, load, target
+from trellis.ops.arguments import optional_dtype
+from trellis.typing import AnyArray, DeviceLike, DTypeLike
+
+__all__ = ["asarray", "astype", "backends", "from_dlpack", "is_array", "to_backend", "to_device", "to_native", "to_numpy"]
+
+
+def asarray(
+    obj: Any, /, *, dtype: DTypeLike = None, device: DeviceLike = None, copy: bool | None = None, backend: str | None = None
+) -> Array:
+    """A `tl.Array` of a number, a nest of numbers, any framework's array, or an object with a buffer.
+
+    An array stays on its framework, not copied, unless `backend`, `dtype`, `device` or `copy` ask for it.
+
+    >>> import trellis as tl
+    >>> tl.asarray([1, 2, 3], dtype="float32")
+    Array([1., 2., 3.], dtype=float32, backend='numpy', device='cpu')
+    """
+    return Array(native_array(obj, optional_dtype(dtype), device, copy, backend))
+
+
+def native_array(obj: Any, dtype: dtypes.DType | None, device: Any, copy: bool | None, backend: str | None) -> AnyArray:
+    """What `asarray` wraps."""
+    data = obj._data if isinstance(obj, Array) else obj
+    source = _interpreter_of(data)
+    if source is None:
+        return _from_python(data, dtype, device, copy, target(backend))
+    goal = source if backend is None else target(backend)
+    if goal is not source:
+        if copy is False:
+            raise ValueError(f"asarray: copy=False, but bringing an array from {source.name} to {goal.name} may copy; use from_dlpack")
+        return _bring(data, source, goal, dtype, device)
+    return source.asarray(data, dtype=dtype, device=device, copy=copy)
+
+
+def _interpreter_of(x: Any) -> Any:
+    """The interpreter of a native array (or of a value traced over one); None for anything else."""
+    try:
+        found = interpreters[type(x)]
+    except UnknownOperand:
+        return None
+    return None if found is SCALARS or found.level > 1 else found
+
+
+def _from_python(obj: Any, dtype: dtypes.DType | None, device: Any, copy: bool | None, goal: Any) -> AnyArray:
+    if copy is False and not hasattr(obj, "__buffer__") and not _has_buffer(obj):
+        raise ValueError(f"asarray: copy=False, but a {type(obj).__name__} has to be copied into an array; use copy=None")
+    if not isinstance(obj, (list, tuple, bool, int, float, complex)) and not _has_buffer(obj) and not hasattr(obj, "__array__"):
+        raise TypeError(f"asarray: obj is a {type(obj).__name__}; expected a number, a nest of numbers, or an array")
+    weak = _is_python_data(obj)
+    if not weak:
+        obj = tree.map(lambda leaf: to_numpy(leaf) if is_array(leaf) else leaf, obj)
+    try:
+        value = np.asarray(obj, dtype=None if dtype is None or dtype.kind != "u" and weak else dtype.name)
+    except OverflowError as error:
+        raise OverflowError(f"asarray: {error}; the dtype is {dtype or goal.default_int()}") from error
+    except ValueError as error:
+        raise ValueError(f"asarray: the nest of numbers has no rectangular shape; {error}") from error
+    if value.dtype.kind in "OUSMm":
+        raise TypeError(f"asarray: obj holds {value.dtype}, not numbers; expected bool, int, float or complex")
+    if weak and dtype is None:
+        dtype = {"b": dtypes.bool, "f": dtypes.float32, "c": dtypes.complex64}.get(value.dtype.kind) or goal.default_int()
+        if value.dtype.kind in "iu" and value.size:
+            _check_range(value, dtype)
+    elif dtype is not None and weak and dtype.kind in "iu" and value.dtype.kind in "iu" and value.size:
+        _check_range(value, dtype)
+    return goal.from_numpy(value, dtype=dtype, device=device, copy=copy)
+
+
+def _check_range(value: np.ndarray[Any, Any], dtype: dtypes.DType) -> None:
+    low, high = dtypes.integer_range(dtype)
+    for extreme in (int(value.min()), int(value.max())):
+        if not low <= extreme <= high:
+            raise OverflowError(f"asarray: {extreme} does not fit in {dtype} ({low} to {high}); give a wider dtype")
+
+
+def _has_buffer(obj: Any) -> bool:
+    try:
+        memoryview(obj)
+    except TypeError:
+        return False
+    return True
+
+
+def _is_python_data(obj: Any) -> bool:
+    """Whether a nest holds Python numbers only, whose dtype is ours to choose."""
+    return all(type(leaf) in (bool, int, float, complex) for leaf in _leaves(obj))
+
+
+def _leaves(obj: Any) -> Iterator[Any]:
+    if isinstance(obj, (list, tuple)):
+        for item in obj:
+            yield from _leaves(item)
+    else:
+        yield obj
+
+
+def _bring(x: AnyArray, source: Any, goal: Any, dtype: Any, device: Any) -> AnyArray:
+    """Move a native array to another framework: by DLPack from an accelerator, else through host memory, shared if it can be."""
+    if source.device_of(x) != "cpu":
+        try:
+            return goal.asarray(goal.from_dlpack(x, device=None, copy=None), dtype=dtype, device=device, copy=None)
+        except (BufferError, TypeError, ValueError, RuntimeError):
+            pass  # the goal's build has no such device: by host memory
+    return goal.from_numpy(source.to_numpy(x), dtype=dtype, device=device, copy=None)
+
+
+def from_dlpack(x: Any, /, *, device: DeviceLike = None, copy: bool | None = None, backend: str | None = None) -> Array:
+    """A `tl.Array` of any object with `__dlpack__`, sharing its memory where possible.
+
+    >>> import numpy as np, trellis as tl
+    >>> tl.from_dlpack(np.arange(3.0)).dtype
+    trellis.float64
+    """
+    return Array(native_from_dlpack(x, device, copy, backend))
+
+
+def native_from_dlpack(x: Any, device: Any, copy: bool | None, backend: str | None) -> AnyArray:
+    if not hasattr(x, "__dlpack__"):
+        raise TypeError(f"from_dlpack: x is a {type(x).__name__} without __dlpack__; use tl.asarray")
+    data = x._data if isinstance(x, Array) else x
+    source = _interpreter_of(data)
+    goal = source if source is not None and backend is None else target(backend)
+    if goal is source:
+        return source.asarray(data, dtype=None, device=device, copy=copy)
+    return goal.from_dlpack(data, device=device, copy=copy)
+
+
+def astype(x: AnyArray, dtype: DTypeLike, /, *, copy: bool = True, device: DeviceLike = None) -> AnyArray:
+    """The array in another dtype; `copy=False` returns `x` itself where nothing changes.
+
+    >>> import trellis as tl
+    >>> tl.astype(tl.asarray([1.7, -1.7]), tl.int32)
+    Array([ 1, -1], dtype=int32, backend='numpy', device='cpu')
+    """
+    return call("astype", x, dtype=dtypes.as_dtype(dtype), copy=copy, device=device)
+
+
+def to_device(x: AnyArray, device: DeviceLike, /) -> AnyArray:
+    """The array on another device of its framework; `x` itself if it is there.
+
+    >>> import trellis as tl
+    >>> tl.to_device(tl.zeros(2), "cpu").device
+    'cpu'
+    """
+    return call("to_device", x, device=device)
+
+
+def to_backend(x: Any, backend: str, /) -> Any:
+    """The array, or every array in a nest, on another framework: natives become natives, `tl.Array`s stay `tl.Array`s.
+
+    >>> import trellis as tl
+    >>> tl.to_backend({"w": tl.zeros(2)}, "numpy")["w"].backend
+    'numpy'
+    """
+    goal = load(backend)
+
+    def bring(leaf: Any) -> Any:
+        data = leaf._data if isinstance(leaf, Array) else leaf
+        source = _interpreter_of(data)
+        if source is None or source is goal:
+            return leaf
+        moved = _bring(data, source, goal, None, None)
+        return Array(moved) if isinstance(leaf, Array) else moved
+
+    return tree.map(bring, x)
+
+
+def to_numpy(x: Any, /) -> Any:
+    """The array, or every array in a nest, as `numpy.ndarray`; memory is shared where the framework allows it.
+
+    >>> import trellis as tl
+    >>> tl.to_numpy(tl.ones(2))
+    array([1., 1.], dtype=float32)
+    """
+
+    def convert(leaf: Any) -> Any:
+        data = leaf._data if isinstance(leaf, Array) else leaf
+        source = _interpreter_of(data)
+        return leaf if source is None else source.to_numpy(data)
+
+    return tree.map(convert, x)
+
+
+def to_native(x: Any, /) -> Any:
+    """The framework's own array inside a `tl.Array`, or inside every `tl.Array` of a nest; the rest stays.
+
+    >>> import trellis as tl
+    >>> tl.to_native(tl.ones(2))
+    array([1., 1.], dtype=float32)
+    """
+    return tree.map(lambda leaf: leaf._data if isinstance(leaf, Array) else leaf, x)
+
+
+def is_array(x: Any, /) -> bool:
+    """Whether `x` is a `tl.Array` or an array of one of the frameworks.
+
+    >>> import numpy as np, trellis as tl
+    >>> tl.is_array(np.zeros(2)), tl.is_array([0.0])
+    (True, False)
+    """
+    return isinstance(x, Array) or _interpreter_of(x) is not None
+
+
+@dataclass(frozen=True)
+class BackendInfo:
+    """One backend: its name, whether it is installed, and its version. `devices` loads the framework."""
+
+    name: str
+    installed: bool
+    version: str | None = field(default=None)
+
+    @property
+    def devices(self) -> list[str]:
+        return load(self.name).devices() if self.installed else []
+
+
+def backends() -> list[BackendInfo]:
+    """The backends that Trellis knows, with what is installed. Imports no framework.
+
+    >>> import trellis as tl
+    >>> [b.name for b in tl.backends()]
+    ['numpy', 'jax', 'torch', 'tensorflow']
+    """
+    return [_backend_info(name) for name in BACKENDS]
+
+
+def _backend_info(name: str) -> BackendInfo:
+    module = BACKENDS[name][0]
+    if importlib.util.find_spec(module) is None:
+        return BackendInfo(name, False)
+    for distribution in (module, f"{module}-cpu"):
+        try:
+            return BackendInfo(name, True, importlib.metadata.version(distribution))
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return BackendInfo(name, True, dispatch.load(name).version())
