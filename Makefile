@@ -47,7 +47,12 @@ suite: $(VENV)/.all  ## the official array API tests: make suite SUITE=path/to/a
 	  echo "make suite: SUITE=$(SUITE) is not a checkout of array-api-tests;"; \
 	  echo "  git clone --recurse-submodules https://github.com/data-apis/array-api-tests, then make suite SUITE=that/directory"; \
 	  exit 2; }
-	$(BIN)/python benchmarks/suite.py $(SUITE) --max-examples $(EXAMPLES) $(BACKENDS)
+	cd $(SUITE) && failed=; for backend in $(BACKENDS); do \
+	  echo "== array-api-tests on $$backend"; \
+	  TRELLIS_BACKEND=$$backend ARRAY_API_TESTS_MODULE=trellis JAX_ENABLE_X64=1 PYTHONPATH=$(CURDIR) \
+	    $(CURDIR)/$(BIN)/python -m pytest array_api_tests -q -n $(JOBS) --max-examples $(EXAMPLES) -p no:cacheprovider $(PYTEST_FLAGS) \
+	    || failed="$$failed $$backend"; \
+	done; test -z "$$failed" || { echo "failed on:$$failed"; exit 1; }
 
 clean:  ## remove .venv and caches
 	rm -rf $(VENV) .pytest_cache .ruff_cache .hypothesis build dist

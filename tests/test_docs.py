@@ -1,0 +1,71 @@
+"""What the documentation shows works: Python examples run, links lead somewhere."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
+
+_PYTHON_BLOCK = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+_FENCED = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
+_LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
+_HEADING = re.compile(r"^#+ +(.*)$", re.MULTILINE)
+
+
+def page_name(page: Path) -> str:
+    return page.relative_to(ROOT).as_posix()
+
+
+def anchors(page: Path) -> set[str]:
+    """The names that the headings of a page can be linked by, as GitHub makes them."""
+    headings = _HEADING.findall(_FENCED.sub("", page.read_text()))
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def broken_links(page: Path) -> list[str]:
+    """Links of a page to files or headings that do not exist."""
+    broken = []
+    for link in _LINK.findall(_FENCED.sub("", page.read_text())):
+        if re.match(r"[a-z]+:", link):
+            continue  # another site: not looked up, so that tests need no network
+        path, _, anchor = link.partition("#")
+        target = (page.parent / path).resolve() if path else page
+        if not target.exists() or (anchor and anchor not in anchors(target)):
+            broken.append(link)
+    return broken
+
+
+@pytest.mark.parametrize("page", PAGES, ids=page_name)
+def test_links_lead_somewhere(page: Path) -> None:
+    assert broken_links(page) == []
+
+
+def test_a_broken_link_is_found(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text("# Two words\n[a](#two-words) [b](nowhere.md) [c](#nothing) [d](https://example.org)\n")
+    assert broken_links(page) == ["nowhere.md", "#nothing"]
+
+
+def test_readme_examples_run() -> None:
+    """The examples of README, one after the other in a fresh interpreter; the comment behind a print is its output."""
+    code = "\n".join(_PYTHON_BLOCK.findall((ROOT / "README.md").read_text()))
+    expected = [line.partition("  # ")[2] for line in code.splitlines() if line.lstrip().startswith("print(")]
+    assert code
+    pytest.importorskip("torch")
+    pytest.importorskip("jax")
+    pytest.importorskip("tensorflow")
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, cwd=ROOT)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines() == expected
+
+
+def test_demo_runs() -> None:
+    done = subprocess.run([sys.executable, ROOT / "examples" / "demo.py"], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "largest difference" in done.stdout

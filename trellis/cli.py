@@ -1,0 +1,43 @@
+"""The command line: `trellis info`. A command is one function and one row in `_COMMANDS`."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Sequence
+
+import trellis as tl
+from trellis.dispatch import BACKENDS
+
+
+def info(arguments: argparse.Namespace) -> int:
+    """The backends: whether they are installed, their versions and devices, and which one is the default."""
+    default = tl.current_backend()
+    rows = [("backend", "version", "devices", "")]
+    for backend in tl.backends():
+        if backend.installed:
+            rows.append((backend.name, backend.version or "", ", ".join(backend.devices), "default" if backend.name == default else ""))
+        else:
+            rows.append((backend.name, "-", "-", f"pip install '{BACKENDS[backend.name][2]}'"))
+    print(f"trellis {tl.__version__}, array API {tl.__array_api_version__}\n")
+    print(align(rows))
+    return 0
+
+
+def align(rows: Sequence[Sequence[str]]) -> str:
+    """Rows as lines, each column as wide as its widest entry."""
+    widths = [max(map(len, column)) for column in zip(*rows)]
+    return "\n".join("  ".join(entry.ljust(width) for entry, width in zip(row, widths)).rstrip() for row in rows)
+
+
+_COMMANDS: dict[str, Callable[[argparse.Namespace], int]] = {"info": info}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a command; returns the exit status. Without a command, or with one that is unknown: usage, and status 2."""
+    parser = argparse.ArgumentParser(prog="trellis", description="One array API over NumPy, JAX, PyTorch and TensorFlow.")
+    parser.add_argument("--version", action="version", version=f"trellis {tl.__version__}")
+    commands = parser.add_subparsers(metavar="command", required=True)
+    for name, run in _COMMANDS.items():
+        commands.add_parser(name, help=run.__doc__, description=run.__doc__).set_defaults(run=run)
+    chosen = parser.parse_args(arguments)
+    return chosen.run(chosen)
