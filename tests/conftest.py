@@ -30,13 +30,14 @@ hypothesis.settings.load_profile("trellis")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--backend", action="append", choices=list(BACKENDS), help="run the tests of this backend only; may be repeated")
+    parser.addoption("--backend", action="append", choices=list(BACKENDS), help="only the tests of this backend; may be repeated")
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "backend" in metafunc.fixturenames:
         names = metafunc.config.getoption("--backend") or list(BACKENDS)
-        metafunc.parametrize("backend", [pytest.param(name, marks=_marks(name)) for name in names], indirect=True, scope="session")
+        parameters = [pytest.param(name, marks=_marks(name)) for name in names]
+        metafunc.parametrize("backend", parameters, indirect=True, scope="session")
 
 
 def _marks(name: str) -> list[pytest.MarkDecorator]:

@@ -51,7 +51,8 @@ def test_no_backend_is_loaded_by_an_import(statement: str) -> None:
 def test_command_line_tells_versions() -> None:
     done = subprocess.run([sys.executable, "-m", "trellis", "info"], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    assert [line.split()[0] for line in done.stdout.splitlines() if line.split()[:1] and line.split()[0] in BACKENDS] == list(BACKENDS)
+    first_words = [line.split()[0] for line in done.stdout.splitlines() if line]
+    assert [word for word in first_words if word in BACKENDS] == list(BACKENDS)
 
 
 @pytest.mark.parametrize("arguments", [[], ["frobnicate"]])

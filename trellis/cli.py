@@ -15,7 +15,8 @@ def info(arguments: argparse.Namespace) -> int:
     rows = [("backend", "version", "devices", "")]
     for backend in tl.backends():
         if backend.installed:
-            rows.append((backend.name, backend.version or "", ", ".join(backend.devices), "default" if backend.name == default else ""))
+            note = "default" if backend.name == default else ""
+            rows.append((backend.name, backend.version or "", ", ".join(backend.devices), note))
         else:
             rows.append((backend.name, "-", "-", f"pip install '{BACKENDS[backend.name][2]}'"))
     print(f"trellis {tl.__version__}, array API {tl.__array_api_version__}\n")
