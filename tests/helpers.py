@@ -1,0 +1,65 @@
+"""What the tests of array functions share: make a native array, compile a function, compare a result."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+import trellis as tl
+from trellis.dispatch import load
+from trellis.dtypes import as_dtype
+
+BACKENDS = [info.name for info in tl.backends() if info.installed]
+
+_TOLERANCE = {"float64": 1e-12, "complex128": 1e-12, "float32": 2e-5, "complex64": 2e-5, "float16": 4e-3, "bfloat16": 3e-2}
+
+
+def make(backend: str, value: Any) -> Any:
+    """A native array of `backend` that holds a copy of `value` with its dtype."""
+    return load(backend).from_numpy(np.array(value), dtype=None, device=None, copy=True)
+
+
+def to_numpy(x: Any) -> np.ndarray[Any, Any]:
+    """Any result as a NumPy array."""
+    return np.asarray(tl.to_numpy(x))
+
+
+def check(actual: Any, expected: Any, *, dtype: Any = None, tolerance: float | None = None) -> None:
+    """Assert shape, dtype (that of `expected`, or `dtype`) and values; NaN equals NaN. `tolerance` is relative to the largest value."""
+    expected = np.asarray(expected)
+    dtype = as_dtype(expected.dtype if dtype is None else dtype)
+    found = to_numpy(actual)
+    assert found.shape == expected.shape, f"shape {found.shape}, expected {expected.shape}"
+    assert as_dtype(found.dtype) is dtype, f"dtype {found.dtype}, expected {dtype}"
+    if dtype.kind in "biu":
+        np.testing.assert_array_equal(found, expected)
+        return
+    limit = max(tolerance or 0.0, _TOLERANCE[dtype.name])
+    wide = np.complex128 if dtype.kind == "c" else np.float64
+    found, expected = found.astype(wide), expected.astype(wide)
+    size = np.abs(expected[np.isfinite(expected)])
+    np.testing.assert_allclose(found, expected, rtol=limit, atol=limit * float(size.max(initial=0.0)))
+
+
+def compiled(backend: str, function: Callable[..., Any]) -> Callable[..., Any]:
+    """`function` as its framework compiles it, without falling back to Python; on NumPy the function itself."""
+    if backend == "jax":
+        import jax
+
+        return jax.jit(function)
+    if backend == "torch":
+        import torch
+
+        torch._dynamo.reset()  # it counts recompilations per code object, and tests share theirs
+        return torch.compile(function, fullgraph=True, backend="eager")
+    if backend == "tensorflow":
+        import tensorflow as tf
+
+        return tf.function(function, autograph=False)
+    return function
+
+
+bfloat16 = np.dtype(ml_dtypes.bfloat16)
