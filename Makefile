@@ -2,7 +2,9 @@
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 
-PYTHON ?= $(shell command -v python3.11 || command -v python3 || command -v python)
+# The first that runs and is new enough, 3.11 before others: the one the tests run on.
+PYTHON ?= $(shell for p in python3.11 python3 python; do \
+  $$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
@@ -58,9 +60,7 @@ clean:  ## remove .venv and caches
 	rm -rf $(VENV) .pytest_cache .ruff_cache .hypothesis build dist
 
 $(BIN)/python:
-	@test -n "$(PYTHON)" || { echo "Python 3.11 or later is needed; install it, or make PYTHON=/path/to/python3.11"; exit 2; }
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
-	  || { echo "Python 3.11 or later is needed, $(PYTHON) is older; make PYTHON=/path/to/python3.11"; exit 2; }
+	@test -n "$(PYTHON)" || { echo "Python 3.11 or later is needed: install it, or make PYTHON=/path/to/python"; exit 2; }
 	$(PYTHON) -m venv $(VENV)
 
 # pip install only adds: after .all, .base is newer than its prerequisites too, so that a demo leaves the frameworks alone.

@@ -191,9 +191,7 @@ def main() -> int:
         return 0
     import trellis as tl
 
-    print(
-        f"One call on {SHAPE} float32, eager, one thread: what native takes, what the others take beyond it, Python calls entered\n"
-    )
+    print(f"One call on {SHAPE} float32, eager, one thread: native, what others take beyond it, Python calls entered\n")
     sizes = ["--rounds", str(arguments.rounds), "--repeats", str(arguments.repeats)]
     failed = 0
     for backend in tl.backends():
