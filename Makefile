@@ -44,7 +44,7 @@ bench: $(VENV)/.bench  ## cost of a call over the framework's own, and of the im
 	$(BIN)/python benchmarks/overhead.py
 	$(BIN)/python benchmarks/import_time.py
 
-suite: $(VENV)/.all  ## the official array API tests: make suite SUITE=path/to/array-api-tests [BACKENDS="numpy torch"]
+suite: $(VENV)/.suite  ## the official array API tests: make suite SUITE=path/to/array-api-tests [BACKENDS="numpy torch"]
 	@test -n "$(SUITE)" && test -d "$(SUITE)/array_api_tests" || { \
 	  echo "make suite: SUITE=$(SUITE) is not a checkout of array-api-tests;"; \
 	  echo "  git clone --recurse-submodules https://github.com/data-apis/array-api-tests, then make suite SUITE=that/directory"; \
@@ -72,6 +72,6 @@ $(VENV)/.all: pyproject.toml constraints.txt | $(BIN)/python
 	$(PIP) install --quiet $(PIP_FLAGS) -c constraints.txt -e '.[torch,jax,tensorflow-cpu,test,dev]'
 	@touch $(VENV)/.base $@
 
-$(VENV)/.bench: $(VENV)/.all
-	$(PIP) install --quiet $(PIP_FLAGS) -c constraints.txt -e '.[bench]'
+$(VENV)/.bench $(VENV)/.suite: $(VENV)/.%: $(VENV)/.all
+	$(PIP) install --quiet $(PIP_FLAGS) -c constraints.txt -e '.[$*]'
 	@touch $@
