@@ -1,0 +1,619 @@
+"""`tl.Container`: a nested dict of leaves on which every op and operator works, and the interpreter that maps over it.
+
+- Nodes are Containers, lists, tuples, named tuples and dataclass instances; dicts become Containers when they are put in.
+  A path names a place: keys and indices joined by "/", so `c["layers/0/weight"]`.
+- Keys are strings without "/". A key that is also the name of a method is reached by `c["map"]`; `c.map` is the method.
+- A Container is iterated over and printed in the order in which it was filled. Where leaves stand in a row (`flatten`, the
+  pytrees of JAX, torch and optree, tf.nest) keys are sorted, as JAX and tf.nest sort those of dicts, so that the leaves of two
+  Containers with the same keys line up.
+- None is a hole: it keeps its place, is no leaf, and stays None through `map` and through every op.
+- Operators work on the leaves, `==` and `|` too. Whole Containers are compared by `all_equal`, `all_close`, `diff`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, ItemsView, Iterable, Iterator, KeysView, Mapping, MutableMapping, ValuesView
+from typing import Any
+
+import numpy as np
+
+from trellis import tree
+from trellis.array import _BINARY, _COMPARISONS, _UNARY
+from trellis.container_diff import Difference, compare
+from trellis.dispatch import UnknownOperand, call, find, interpreters, register
+
+_MISSING: Any = object()
+
+
+class Container(MutableMapping[str, Any]):
+    """A nested dict of arrays (or of any leaves), reached by attribute or path; ops and operators map over its leaves.
+
+    >>> import trellis as tl
+    >>> c = tl.Container(encoder={"weight": tl.ones((2, 3)), "bias": tl.zeros(3)}, scale=2.0)
+    >>> c["encoder/bias"].shape, c.encoder.weight.shape, "encoder/gain" in c
+    ((3,), (2, 3), False)
+    >>> (c + 1)["encoder/bias"]
+    Array([1., 1., 1.], dtype=float32, backend='numpy', device='cpu')
+    >>> c
+    Container(
+      encoder:
+        weight: float32 (2, 3) numpy Array
+        bias: float32 (3,) numpy Array
+      scale: 2.0
+    )
+    """
+
+    __slots__ = ("_nodes", "__weakref__")
+
+    _nodes: dict[str, Any]
+    __hash__ = None  # type: ignore[assignment]
+
+    def __init__(self, entries: Mapping[str, Any] | Iterable[tuple[str, Any]] = (), /, **more: Any) -> None:
+        tree.register_optree()
+        nodes = {_check_key(key): _adopt(value) for key, value in dict(entries, **more).items()}
+        object.__setattr__(self, "_nodes", nodes)
+
+    # ---- a mapping -----------------------------------------------------------------------------------------------------------
+    def __getitem__(self, path: str) -> Any:
+        found = self._nodes.get(path, _MISSING)
+        if found is not _MISSING:
+            return found
+        node: Any = self
+        keys = _split_path(path)
+        for depth, key in enumerate(keys):
+            node = _child(node, key)
+            if node is _MISSING:
+                raise _missing(self, keys, depth)
+        return node
+
+    def __setitem__(self, path: str, value: Any) -> None:
+        keys = [_check_key(key) for key in _split_path(path)]
+        _assign(self, keys, _adopt(value), path)
+
+    def __delitem__(self, path: str) -> None:
+        keys = _split_path(path)
+        self[path]  # the KeyError, if it is not there
+        _remove(self, keys)
+
+    def __contains__(self, path: object) -> bool:
+        if not isinstance(path, str):
+            return False
+        node: Any = self
+        for key in path.split("/"):
+            node = _child(node, key)
+            if node is _MISSING:
+                return False
+        return True
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._nodes)
+
+    def __len__(self) -> int:
+        return len(self._nodes)
+
+    def __bool__(self) -> bool:
+        raise TypeError(
+            "bool(c): a Container is neither true nor false; write len(c) > 0 to ask whether it holds anything, "
+            "c1.all_equal(c2) to compare two (c1 == c2 compares leaf by leaf)"
+        )
+
+    def keys(self) -> KeysView[str]:
+        return self._nodes.keys()
+
+    def values(self) -> ValuesView[Any]:
+        return self._nodes.values()
+
+    def items(self) -> ItemsView[str, Any]:
+        return self._nodes.items()
+
+    def __getattr__(self, key: str) -> Any:
+        # Names with two underscores are protocols (is there a __jax_array__?), never keys; _nodes is missing while unpickling.
+        if key == "_nodes" or key.startswith("__"):
+            raise AttributeError(key)
+        try:
+            return self._nodes[key]
+        except KeyError:
+            raise AttributeError(f"the Container has no key {key!r}; {_list_keys(self)}") from None
+
+    def __setattr__(self, key: str, value: Any) -> None:
+        if key.startswith("__") or hasattr(Container, key):
+            raise AttributeError(f"Container.{key} is a method or a name of Python's; to use it as a key write c[{key!r}] = value")
+        self[key] = value
+
+    def __delattr__(self, key: str) -> None:
+        if key not in self._nodes:
+            raise AttributeError(f"the Container has no key {key!r}; {_list_keys(self)}")
+        del self._nodes[key]
+
+    def __dir__(self) -> list[str]:
+        return [*super().__dir__(), *(k for k in self._nodes if k.isidentifier())]
+
+    def __repr__(self) -> str:
+        return "\n".join(["Container(", *_lines(self, "  "), ")"]) if self._nodes else "Container()"
+
+    # ---- leaves --------------------------------------------------------------------------------------------------------------
+    def map(self, function: Callable[..., Any], *others: Container) -> Container:
+        """A Container of `function(leaf)`; with others of the same structure, of `function(leaf, other_leaf, ...)`."""
+        return tree.map(function, self, *map(_adopt, others))
+
+    def map_with_paths(self, function: Callable[[str, Any], Any]) -> Container:
+        """A Container of `function(path, leaf)`."""
+        leaves, treedef = tree.flatten(self)
+        return tree.unflatten(treedef, map(function, tree.paths(treedef), leaves))
+
+    def flatten(self) -> tuple[list[str], list[Any]]:
+        """The paths and the leaves, in the order of sorted keys. `c.unflatten(leaves)` is the way back."""
+        leaves, treedef = tree.flatten(self)
+        return tree.paths(treedef), leaves
+
+    def unflatten(self, leaves: Iterable[Any]) -> Container:
+        """A Container of this structure with other leaves, in the order of `flatten`."""
+        return tree.unflatten(tree.structure(self), leaves)
+
+    def to_flat_dict(self) -> dict[str, Any]:
+        """A dict from path to leaf, holes (None) too, in the order in which the Container was filled.
+
+        >>> Container(b={"x": 1, "y": [2, 3]}, a=None).to_flat_dict()
+        {'b/x': 1, 'b/y/0': 2, 'b/y/1': 3, 'a': None}
+        """
+        return dict(_walk(self, ""))
+
+    @classmethod
+    def from_flat_dict(cls, flat: Mapping[str, Any], like: Container | None = None) -> Container:
+        """The Container whose leaves are at the paths in `flat`.
+
+        Paths alone do not tell a list from a Container with keys "0", "1"; give `like`, a Container with the same paths, to
+        get its lists and tuples back.
+        """
+        if like is None:
+            made = cls()
+            for path, leaf in flat.items():
+                made[path] = leaf
+            return made
+        places = like.to_flat_dict()
+        for path in (*places, *flat):
+            if (path in places) != (path in flat):
+                raise ValueError(f"from_flat_dict: path {path!r} is only in {'like' if path in places else 'flat'}")
+        made = like.copy()
+        for path, leaf in flat.items():
+            made[path] = leaf
+        return made
+
+    def to_dict(self) -> dict[str, Any]:
+        """The same as plain nested dicts; the leaves are shared."""
+        return _to_dict(self)
+
+    def copy(self) -> Container:
+        """A Container with nodes of its own and the same leaves."""
+        return tree.map(lambda leaf: leaf, self)
+
+    def deep_copy(self) -> Container:
+        """A Container whose arrays are copies, too."""
+        from trellis.interop import copied
+
+        return tree.map(copied, self)
+
+    def __copy__(self) -> Container:
+        return self.copy()
+
+    def __deepcopy__(self, memo: Any) -> Container:
+        return self.deep_copy()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (dict(self._nodes),)
+
+    # ---- new structure from old ----------------------------------------------------------------------------------------------
+    def set(self, path: str, value: Any) -> Container:
+        """A new Container with `value` at `path`; this one stays as it is. `c[path] = value` changes it in place."""
+        made = self.copy()
+        made[path] = value
+        return made
+
+    def partition(self, predicate: Callable[[str, Any], Any]) -> tuple[Container, Container]:
+        """The leaves for which `predicate(path, leaf)` is true, and the rest; each with None where the other has a leaf.
+
+        >>> kept, rest = Container(weight=1.0, name="linear").partition(lambda path, leaf: isinstance(leaf, float))
+        >>> kept.to_dict(), rest.to_dict()
+        ({'weight': 1.0, 'name': None}, {'weight': None, 'name': 'linear'})
+        >>> Container.combine(kept, rest).to_dict()
+        {'weight': 1.0, 'name': 'linear'}
+        """
+        leaves, treedef = tree.flatten(self)
+        chosen = [bool(predicate(path, leaf)) for path, leaf in zip(tree.paths(treedef), leaves, strict=True)]
+        pairs = list(zip(leaves, chosen, strict=True))
+        return (
+            tree.unflatten(treedef, [leaf if yes else None for leaf, yes in pairs]),
+            tree.unflatten(treedef, [None if yes else leaf for leaf, yes in pairs]),
+        )
+
+    @staticmethod
+    def combine(*parts: Container) -> Container:
+        """One Container of the leaves of all parts: at each place the only one that is not None."""
+        if not parts:
+            raise ValueError("combine: no Containers given; at least one is needed")
+        return _combine("", [_adopt(part) for part in parts])
+
+    def prune(self, *paths: str) -> Container:
+        """A Container without what is at `paths`, without holes (None), and without parts that hold no leaf.
+
+        Members of a list after one that is taken out move up; a hole in a list or tuple stays, for it keeps the others' places.
+        """
+        made = self.copy()
+        for keys in _last_first(paths):
+            made[tree.join_path(keys)]  # the KeyError, if it is not there
+            _remove(made, keys)
+        return _without_empty(made) or Container()
+
+    def restructure(self, mapping: Mapping[str, str]) -> Container:
+        """A Container in which what was at each old path is at its new one; the rest stays. Parts left empty disappear.
+
+        >>> Container(dense={"kernel": 1, "bias": 2}).restructure({"dense/kernel": "linear/weight"}).to_dict()
+        {'dense': {'bias': 2}, 'linear': {'weight': 1}}
+        """
+        made = self.copy()
+        moved = [(new, made[old]) for old, new in mapping.items()]
+        for keys in _last_first(mapping):
+            _remove(made, keys)
+            while keys[:-1] and not isinstance(parent := made[tree.join_path(keys[:-1])], tuple) and not len(parent):
+                keys = keys[:-1]
+                _remove(made, keys)
+        for new, value in moved:
+            if new in made:
+                raise ValueError(f"restructure: {new!r} is taken; move what is there as well, or prune it first")
+            made[new] = value
+        return made
+
+    # ---- comparison ----------------------------------------------------------------------------------------------------------
+    def identical_structure(self, other: Any) -> bool:
+        """Whether the two have the same keys, at every depth, whatever their order and their leaves."""
+        return tree.structure(self) == tree.structure(_adopt(other))
+
+    def all_equal(self, other: Any, *, equal_nan: bool = True) -> bool:
+        """Whether structure, shapes, dtypes and values are the same; the frameworks may differ."""
+        return self.identical_structure(other) and not self.diff(other, equal_nan=equal_nan)
+
+    def all_close(self, other: Any, *, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = True) -> bool:
+        """Whether structure and shapes are the same and the values close, |x - y| <= atol + rtol * |y|; dtypes may differ."""
+        other = _adopt(other)
+        return self.identical_structure(other) and not compare(
+            *map(_leaves_by_path, (self, other)), rtol=rtol, atol=atol, equal_nan=equal_nan, dtypes=False
+        )
+
+    def diff(
+        self, other: Any, *, values: bool = True, rtol: float = 0.0, atol: float = 0.0, equal_nan: bool = True
+    ) -> Difference:
+        """What differs: paths in one only and, unless `values=False`, leaves with another shape, dtype or value.
+
+        The result is false if nothing differs and prints as a list.
+
+        >>> print(Container(a=1.0, b=2).diff(Container(a=1.5, c=2)))
+        only in the first: b
+        only in the second: c
+        different: a: largest difference 0.5
+        """
+        return compare(
+            *map(_leaves_by_path, (self, _adopt(other))), rtol=rtol, atol=atol, equal_nan=equal_nan, dtypes=True, values=values
+        )
+
+    # ---- other libraries -----------------------------------------------------------------------------------------------------
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
+        from trellis.interop import array_ufunc
+
+        return array_ufunc(ufunc, method, inputs, kwargs)
+
+    def _tree_flatten_with_keys(self) -> tuple[list[tuple[str, Any]], tree.InsertionOrder]:
+        """For pytree libraries: (key, child) in sorted order, and what `_tree_unflatten` needs beside the children."""
+        nodes = self._nodes
+        return [(key, nodes[key]) for key in sorted(nodes)], tree.InsertionOrder(nodes)
+
+    @classmethod
+    def _tree_unflatten(cls, order: Any, children: Iterable[Any]) -> Container:
+        made = object.__new__(cls)  # nothing is checked or converted: libraries put placeholders where leaves will be
+        object.__setattr__(made, "_nodes", tree.in_order(sorted(order), order, list(children)))
+        return made
+
+
+def _split(node: Container) -> tuple[Any, Any, Any]:
+    keys = sorted(node._nodes)
+    return keys, [node._nodes[key] for key in keys], tree.InsertionOrder(node._nodes)
+
+
+tree.register(Container, _split, lambda type, keys, order, members: type._tree_unflatten(order, members))
+
+
+# ---- keys, paths, nodes --------------------------------------------------------------------------------------------------------
+def _check_key(key: Any) -> str:
+    if not isinstance(key, str):
+        raise TypeError(f"Container: key {key!r} is a {type(key).__name__}; keys must be strings")
+    if not key or "/" in key:
+        raise ValueError(f'Container: key {key!r} is {"empty" if not key else "a path"}; keys are names without "/" '
+                         f"(to fill one from paths use Container.from_flat_dict)")  # fmt: skip
+    return key
+
+
+def _split_path(path: Any) -> list[str]:
+    if not isinstance(path, str):
+        raise TypeError(f'c[path]: expected a string such as "a/b", got {path!r}; to index the arrays use c.map(lambda x: x[...])')
+    return path.split("/")
+
+
+def _adopt(value: Any) -> Any:
+    """What is stored for `value`: dicts become Containers, also inside lists and tuples."""
+    if isinstance(value, Mapping):
+        return value if isinstance(value, Container) else Container(value)
+    if type(value) is list:
+        return [_adopt(member) for member in value]
+    if type(value) is tuple:
+        return tuple([_adopt(member) for member in value])
+    if isinstance(value, tuple) and hasattr(value, "_fields"):
+        return type(value)(*map(_adopt, value))
+    return value
+
+
+def _child(node: Any, key: str) -> Any:
+    if isinstance(node, Container):
+        return node._nodes.get(key, _MISSING)
+    if type(node) in (list, tuple):
+        return node[int(key)] if key.isdecimal() and int(key) < len(node) else _MISSING
+    return next((child for name, child in tree.children(node) or () if str(name) == key), _MISSING)
+
+
+def _missing(root: Container, keys: list[str], depth: int) -> KeyError:
+    parent = root[tree.join_path(keys[:depth])] if depth else root
+    where = f"{tree.join_path(keys[:depth])!r}" if depth else "the Container"
+    return _PathError(f"no {tree.join_path(keys)!r}: {where} has no {keys[depth]!r}; {_list_keys(parent)}")
+
+
+class _PathError(KeyError):
+    """A KeyError that prints its message as it is, not as a quoted key."""
+
+    def __str__(self) -> str:
+        return str(self.args[0])
+
+
+def _list_keys(node: Any) -> str:
+    below = tree.children(node)
+    if below is None:
+        return f"it is a leaf ({type(node).__name__})"
+    names = [str(key) for key, _ in below]
+    shown = ", ".join(names[:12]) + (", ..." if len(names) > 12 else "")
+    return f"its keys are {shown}" if names else "it is empty"
+
+
+def _assign(node: Any, keys: list[str], value: Any, path: str) -> Any:
+    """`node` with `value` at `keys` below it: changed in place, or a new tuple."""
+    key, rest = keys[0], keys[1:]
+    if isinstance(node, Container):
+        below = node._nodes.get(key)
+        node._nodes[key] = _assign(Container() if below is None else below, rest, value, path) if rest else value
+        return node
+    pairs = tree.children(node)
+    if not pairs or key not in [str(name) for name, _ in pairs]:
+        raise ValueError(f"c[{path!r}] = value: there is no {key!r} in the {type(node).__name__} above it; {_list_keys(node)}")
+    members = [_assign(child, rest, value, path) if rest and str(name) == key else value if str(name) == key else child
+               for name, child in pairs]  # fmt: skip
+    if type(node) is list:
+        node[:] = members
+        return node
+    return type(node)(*members) if hasattr(node, "_fields") else type(node)(members) if isinstance(node, tuple) else _set_field(node, pairs, members)
+
+
+def _set_field(node: Any, pairs: list[tuple[Any, Any]], members: list[Any]) -> Any:
+    for (name, old), new in zip(pairs, members, strict=True):
+        if new is not old:
+            object.__setattr__(node, name, new)
+    return node
+
+
+def _remove(node: Any, keys: list[str]) -> Any:
+    """`node` without what is at `keys` below it: changed in place, or a new tuple."""
+    key, rest = keys[0], keys[1:]
+    if isinstance(node, Container):
+        if rest:
+            node._nodes[key] = _remove(node._nodes[key], rest)
+        else:
+            del node._nodes[key]
+        return node
+    if type(node) not in (list, tuple):
+        raise TypeError(f"cannot take {key!r} out of a {type(node).__name__}, which has a fixed set of fields")
+    members = list(node)
+    members[int(key) : int(key) + 1] = [_remove(node[int(key)], rest)] if rest else []
+    if type(node) is list:
+        node[:] = members
+        return node
+    return tuple(members)
+
+
+def _last_first(paths: Iterable[str]) -> list[list[str]]:
+    """Paths as lists of keys, later members of lists first, so that taking one out does not move the next."""
+    keys = [_split_path(path) for path in paths]
+    return sorted(keys, key=lambda path: [(int(k) if k.isdecimal() else -1, k) for k in path], reverse=True)
+
+
+def _without_empty(node: Any) -> Any:
+    """`node` without holes and parts that hold no leaf; None if nothing is left."""
+    if not tree.leaves(node):
+        return None
+    if isinstance(node, Container):
+        kept = {key: _without_empty(child) for key, child in node._nodes.items()}
+        return Container({key: child for key, child in kept.items() if child is not None})
+    if type(node) in (list, tuple):
+        return type(node)(child if child is None else _without_empty(child) for child in node)
+    return node
+
+
+def _combine(path: str, parts: list[Any]) -> Any:
+    parts = [part for part in parts if part is not None]
+    if len(parts) <= 1:
+        return parts[0] if parts else None
+    below = [tree.children(part) for part in parts]
+    if any(pairs is None for pairs in below) or len({type(part) for part in parts}) > 1:
+        raise ValueError(f"combine: more than one part has a value at {path!r}; one of them must have None there")
+    if not isinstance(parts[0], Container) and len({len(pairs) for pairs in below if pairs is not None}) > 1:
+        raise ValueError(f"combine: the {type(parts[0]).__name__}s at {path!r} have different lengths")
+    tables = [dict(pairs or ()) for pairs in below]
+    keys = dict.fromkeys(key for table in tables for key in table)
+    prefix = f"{path}/" if path else ""
+    members = {key: _combine(f"{prefix}{key}", [table.get(key) for table in tables]) for key in keys}
+    if isinstance(parts[0], Container):
+        return Container(members)
+    if isinstance(parts[0], tuple) and hasattr(parts[0], "_fields"):
+        return type(parts[0])(*members.values())
+    if isinstance(parts[0], (list, tuple)):
+        return type(parts[0])(members.values())
+    kind: Any = tree._KINDS[type(parts[0])]
+    keys, _, extra = kind.split(parts[0])
+    return kind.join(type(parts[0]), keys, extra, [members[key] for key in keys])
+
+
+def _walk(node: Any, path: str) -> Iterator[tuple[str, Any]]:
+    below = tree.children(node)
+    if below is None or node is None:
+        yield path, node
+        return
+    for key, child in below:
+        yield from _walk(child, f"{path}/{key}" if path else str(key))
+
+
+def _leaves_by_path(node: Container) -> dict[str, Any]:
+    return dict(_walk(node, ""))
+
+
+def _to_dict(node: Any) -> Any:
+    if isinstance(node, Container):
+        return {key: _to_dict(child) for key, child in node._nodes.items()}
+    if type(node) in (list, tuple):
+        return type(node)(map(_to_dict, node))
+    if isinstance(node, tuple) and hasattr(node, "_fields"):
+        return type(node)(*map(_to_dict, node))
+    return node
+
+
+def _lines(node: Any, indent: str) -> Iterator[str]:
+    for key, child in tree.children(node) or ():
+        below = tree.children(child)
+        if not below:
+            yield f"{indent}{key}: {_leaf_text(child)}"
+            continue
+        kind = "" if isinstance(child, Container) else f" {type(child).__name__}"
+        yield f"{indent}{key}:{kind}"
+        yield from _lines(child, indent + "  ")
+
+
+def _leaf_text(leaf: Any) -> str:
+    from trellis.printing import leaf_text
+
+    return "Container()" if isinstance(leaf, Container) else leaf_text(leaf)
+
+
+# ---- the interpreter -----------------------------------------------------------------------------------------------------------
+class ContainerInterpreter:
+    """Any op: run it on the leaves at each path. Operands that are not Containers go to every leaf."""
+
+    level = 4
+    name = "container"
+
+    def __getattr__(self, op: str) -> Callable[..., Any]:
+        made = _lift(op)
+        setattr(self, op, made)
+        return made
+
+    def shape_of(self, x: Container) -> None:
+        return None
+
+    def rank_of(self, x: Container) -> None:
+        return None
+
+    def dtype_of(self, x: Container) -> None:
+        return None
+
+    def device_of(self, x: Container) -> None:
+        return None
+
+    def is_traced(self, x: Container) -> bool:
+        return any(interpreters[type(leaf)].is_traced(leaf) for leaf in tree.leaves(x) if type(leaf) in interpreters)
+
+    def constant(self, value: np.ndarray[Any, Any], *, like: Container) -> Container:
+        return tree.map(lambda leaf: interpreters[type(leaf)].constant(value, like=leaf), like)
+
+
+def _lift(op: str) -> Callable[..., Any]:
+    def run(*operands: Any, **params: Any) -> Any:
+        treedef: Any = None
+        columns: list[Any] = []
+        for x in operands:
+            if not isinstance(x, Container):
+                columns.append(None)
+                continue
+            leaves, structure = tree.flatten(x)
+            if treedef is not None and structure != treedef:
+                raise tree.structure_error(op, treedef, structure)
+            treedef = treedef or structure
+            columns.append(leaves)
+        results = []
+        for i in range(treedef.num_leaves):
+            row = [x if column is None else column[i] for x, column in zip(operands, columns, strict=True)]
+            results.append(_run_leaf(op, row, params, treedef, i))
+        return _gather(op, treedef, results)
+
+    return run
+
+
+def _run_leaf(op: str, row: list[Any], params: dict[str, Any], treedef: tree.TreeDef, i: int) -> Any:
+    try:
+        return call(op, *row, **params)
+    except UnknownOperand as error:  # made another class, because operators turn this one into NotImplemented
+        path = tree.paths(treedef)[i]
+        raise TypeError(f"{op}: the leaf at {path!r} is not an array ({error}); take it out with c.partition first") from error
+    except Exception as error:
+        error.add_note(f"in leaf {tree.paths(treedef)[i]!r}")
+        raise
+
+
+def _gather(op: str, treedef: tree.TreeDef, results: list[Any]) -> Any:
+    """A Container of the results; where they are tuples, a tuple of Containers."""
+    if not results or not isinstance(results[0], tuple):
+        return tree.unflatten(treedef, results)
+    kind, count = type(results[0]), len(results[0])
+    for i, result in enumerate(results):
+        if len(result) != count:
+            raise ValueError(f"{op}: the leaf at {tree.paths(treedef)[i]!r} gives {len(result)} arrays, the first leaf {count}")
+    members = [tree.unflatten(treedef, column) for column in zip(*results, strict=True)]
+    return tuple(members) if kind is tuple else kind(*members)
+
+
+register(Container, ContainerInterpreter())
+
+
+# ---- operators: the public ops, once each --------------------------------------------------------------------------------------
+def _unary(op: str) -> Callable[..., Any]:
+    def operator(self: Container) -> Any:
+        return call(op, self)
+
+    return operator
+
+
+def _binary(op: str, reflected: bool) -> Callable[..., Any]:
+    def operator(self: Container, other: Any, /) -> Any:
+        if isinstance(other, Mapping):
+            other = _adopt(other)
+        first, second = (other, self) if reflected else (self, other)
+        try:
+            interpreter = find(first, second)
+        except UnknownOperand:
+            return NotImplemented
+        return getattr(interpreter, op)(first, second)
+
+    return operator
+
+
+def _install() -> None:
+    for name, op in _UNARY.items():
+        setattr(Container, f"__{name}__", _unary(op))
+    for name, op in (_BINARY | _COMPARISONS).items():
+        setattr(Container, f"__{name}__", _binary(op, reflected=False))
+    for name, op in _BINARY.items():
+        setattr(Container, f"__r{name}__", _binary(op, reflected=True))
+
+
+_install()
