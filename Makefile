@@ -18,7 +18,7 @@ BACKENDS ?= numpy jax torch tensorflow
 
 export TF_CPP_MIN_LOG_LEVEL ?= 3
 
-.PHONY: help demo test lint format types bench suite clean
+.PHONY: help demo test lint format types bench suite suite-checkout clean
 
 help:  ## this list
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /make \1|/' | awk -F'|' '{printf "  %-12s %s\n", $$1, $$2}'
@@ -44,17 +44,19 @@ bench: $(VENV)/.bench  ## cost of a call over the framework's own, and of the im
 	$(BIN)/python benchmarks/overhead.py
 	$(BIN)/python benchmarks/import_time.py
 
-suite: $(VENV)/.suite  ## the official array API tests: make suite SUITE=path/to/array-api-tests [BACKENDS="numpy torch"]
-	@test -n "$(SUITE)" && test -d "$(SUITE)/array_api_tests" || { \
-	  echo "make suite: SUITE=$(SUITE) is not a checkout of array-api-tests;"; \
-	  echo "  git clone --recurse-submodules https://github.com/data-apis/array-api-tests, then make suite SUITE=that/directory"; \
-	  exit 2; }
+suite: suite-checkout $(VENV)/.suite  ## the official array API tests: make suite SUITE=path/to/array-api-tests [BACKENDS="numpy torch"]
 	cd $(SUITE) && failed=; for backend in $(BACKENDS); do \
 	  echo "== array-api-tests on $$backend"; \
 	  TRELLIS_BACKEND=$$backend ARRAY_API_TESTS_MODULE=trellis JAX_ENABLE_X64=1 PYTHONPATH=$(CURDIR) \
 	    $(CURDIR)/$(BIN)/python -m pytest array_api_tests -q -n $(JOBS) --max-examples $(EXAMPLES) -p no:cacheprovider $(PYTEST_FLAGS) \
 	    || failed="$$failed $$backend"; \
 	done; test -z "$$failed" || { echo "failed on:$$failed"; exit 1; }
+
+suite-checkout:
+	@test -d "$(SUITE)/array_api_tests" || { \
+	  echo "make suite: SUITE=$(SUITE) is not a checkout of array-api-tests;"; \
+	  echo "  git clone --recurse-submodules https://github.com/data-apis/array-api-tests, then make suite SUITE=that/directory"; \
+	  exit 2; }
 
 clean:  ## remove .venv and caches
 	rm -rf $(VENV) .pytest_cache .ruff_cache .hypothesis build dist
