@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 import importlib.util
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -240,6 +239,8 @@ def backends() -> list[BackendInfo]:
 
 
 def _backend_info(name: str) -> BackendInfo:
+    import importlib.metadata  # here, because it takes longer to import than all of trellis
+
     module = BACKENDS[name][0]
     if importlib.util.find_spec(module) is None:
         return BackendInfo(name, False)
