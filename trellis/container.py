@@ -20,9 +20,9 @@ import numpy as np
 from trellis import tree
 from trellis.array import _BINARY, _COMPARISONS, _UNARY
 from trellis.container_diff import Difference, compare
+from trellis.container_paths import MISSING, check_key, child_at, flat, last_first, list_keys, missing, split_path
 from trellis.dispatch import UnknownOperand, call, find, interpreters, register
-
-_MISSING: Any = object()
+from trellis.printing import tree_lines
 
 
 class Container(MutableMapping[str, Any]):
@@ -50,28 +50,28 @@ class Container(MutableMapping[str, Any]):
 
     def __init__(self, entries: Mapping[str, Any] | Iterable[tuple[str, Any]] = (), /, **more: Any) -> None:
         tree.register_optree()
-        nodes = {_check_key(key): _adopt(value) for key, value in dict(entries, **more).items()}
+        nodes = {check_key(key): _adopt(value) for key, value in dict(entries, **more).items()}
         object.__setattr__(self, "_nodes", nodes)
 
     # ---- a mapping -----------------------------------------------------------------------------------------------------------
     def __getitem__(self, path: str) -> Any:
-        found = self._nodes.get(path, _MISSING)
-        if found is not _MISSING:
+        found = self._nodes.get(path, MISSING)
+        if found is not MISSING:
             return found
         node: Any = self
-        keys = _split_path(path)
+        keys = split_path(path)
         for depth, key in enumerate(keys):
-            node = _child(node, key)
-            if node is _MISSING:
-                raise _missing(self, keys, depth)
+            node = child_at(node, key)
+            if node is MISSING:
+                raise missing(self, keys, depth)
         return node
 
     def __setitem__(self, path: str, value: Any) -> None:
-        keys = [_check_key(key) for key in _split_path(path)]
+        keys = [check_key(key) for key in split_path(path)]
         _assign(self, keys, _adopt(value), path)
 
     def __delitem__(self, path: str) -> None:
-        keys = _split_path(path)
+        keys = split_path(path)
         self[path]  # the KeyError, if it is not there
         _remove(self, keys)
 
@@ -80,8 +80,8 @@ class Container(MutableMapping[str, Any]):
             return False
         node: Any = self
         for key in path.split("/"):
-            node = _child(node, key)
-            if node is _MISSING:
+            node = child_at(node, key)
+            if node is MISSING:
                 return False
         return True
 
@@ -113,23 +113,25 @@ class Container(MutableMapping[str, Any]):
         try:
             return self._nodes[key]
         except KeyError:
-            raise AttributeError(f"the Container has no key {key!r}; {_list_keys(self)}") from None
+            raise AttributeError(f"the Container has no key {key!r}; {list_keys(self)}") from None
 
     def __setattr__(self, key: str, value: Any) -> None:
         if key.startswith("__") or hasattr(Container, key):
-            raise AttributeError(f"Container.{key} is a method or a name of Python's; to use it as a key write c[{key!r}] = value")
+            raise AttributeError(
+                f"Container.{key} is a method or a name of Python's; to use it as a key write c[{key!r}] = value"
+            )
         self[key] = value
 
     def __delattr__(self, key: str) -> None:
         if key not in self._nodes:
-            raise AttributeError(f"the Container has no key {key!r}; {_list_keys(self)}")
+            raise AttributeError(f"the Container has no key {key!r}; {list_keys(self)}")
         del self._nodes[key]
 
     def __dir__(self) -> list[str]:
         return [*super().__dir__(), *(k for k in self._nodes if k.isidentifier())]
 
     def __repr__(self) -> str:
-        return "\n".join(["Container(", *_lines(self, "  "), ")"]) if self._nodes else "Container()"
+        return "\n".join(["Container(", *tree_lines(self, "  "), ")"]) if self._nodes else "Container()"
 
     # ---- leaves --------------------------------------------------------------------------------------------------------------
     def map(self, function: Callable[..., Any], *others: Container) -> Container:
@@ -156,7 +158,7 @@ class Container(MutableMapping[str, Any]):
         >>> Container(b={"x": 1, "y": [2, 3]}, a=None).to_flat_dict()
         {'b/x': 1, 'b/y/0': 2, 'b/y/1': 3, 'a': None}
         """
-        return dict(_walk(self, ""))
+        return flat(self)
 
     @classmethod
     def from_flat_dict(cls, flat: Mapping[str, Any], like: Container | None = None) -> Container:
@@ -239,7 +241,7 @@ class Container(MutableMapping[str, Any]):
         Members of a list after one that is taken out move up; a hole in a list or tuple stays, for it keeps the others' places.
         """
         made = self.copy()
-        for keys in _last_first(paths):
+        for keys in last_first(paths):
             made[tree.join_path(keys)]  # the KeyError, if it is not there
             _remove(made, keys)
         return _without_empty(made) or Container()
@@ -252,7 +254,7 @@ class Container(MutableMapping[str, Any]):
         """
         made = self.copy()
         moved = [(new, made[old]) for old, new in mapping.items()]
-        for keys in _last_first(mapping):
+        for keys in last_first(mapping):
             _remove(made, keys)
             while keys[:-1] and not isinstance(parent := made[tree.join_path(keys[:-1])], tuple) and not len(parent):
                 keys = keys[:-1]
@@ -276,7 +278,7 @@ class Container(MutableMapping[str, Any]):
         """Whether structure and shapes are the same and the values close, |x - y| <= atol + rtol * |y|; dtypes may differ."""
         other = _adopt(other)
         return self.identical_structure(other) and not compare(
-            *map(_leaves_by_path, (self, other)), rtol=rtol, atol=atol, equal_nan=equal_nan, dtypes=False
+            *map(flat, (self, other)), rtol=rtol, atol=atol, equal_nan=equal_nan, dtypes=False
         )
 
     def diff(
@@ -291,9 +293,7 @@ class Container(MutableMapping[str, Any]):
         only in the second: c
         different: a: largest difference 0.5
         """
-        return compare(
-            *map(_leaves_by_path, (self, _adopt(other))), rtol=rtol, atol=atol, equal_nan=equal_nan, dtypes=True, values=values
-        )
+        return compare(*map(flat, (self, _adopt(other))), rtol=rtol, atol=atol, equal_nan=equal_nan, dtypes=True, values=values)
 
     # ---- other libraries -----------------------------------------------------------------------------------------------------
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
@@ -322,21 +322,6 @@ tree.register(Container, _split, lambda type, keys, order, members: type._tree_u
 
 
 # ---- keys, paths, nodes --------------------------------------------------------------------------------------------------------
-def _check_key(key: Any) -> str:
-    if not isinstance(key, str):
-        raise TypeError(f"Container: key {key!r} is a {type(key).__name__}; keys must be strings")
-    if not key or "/" in key:
-        raise ValueError(f'Container: key {key!r} is {"empty" if not key else "a path"}; keys are names without "/" '
-                         f"(to fill one from paths use Container.from_flat_dict)")  # fmt: skip
-    return key
-
-
-def _split_path(path: Any) -> list[str]:
-    if not isinstance(path, str):
-        raise TypeError(f'c[path]: expected a string such as "a/b", got {path!r}; to index the arrays use c.map(lambda x: x[...])')
-    return path.split("/")
-
-
 def _adopt(value: Any) -> Any:
     """What is stored for `value`: dicts become Containers, also inside lists and tuples."""
     if isinstance(value, Mapping):
@@ -350,36 +335,6 @@ def _adopt(value: Any) -> Any:
     return value
 
 
-def _child(node: Any, key: str) -> Any:
-    if isinstance(node, Container):
-        return node._nodes.get(key, _MISSING)
-    if type(node) in (list, tuple):
-        return node[int(key)] if key.isdecimal() and int(key) < len(node) else _MISSING
-    return next((child for name, child in tree.children(node) or () if str(name) == key), _MISSING)
-
-
-def _missing(root: Container, keys: list[str], depth: int) -> KeyError:
-    parent = root[tree.join_path(keys[:depth])] if depth else root
-    where = f"{tree.join_path(keys[:depth])!r}" if depth else "the Container"
-    return _PathError(f"no {tree.join_path(keys)!r}: {where} has no {keys[depth]!r}; {_list_keys(parent)}")
-
-
-class _PathError(KeyError):
-    """A KeyError that prints its message as it is, not as a quoted key."""
-
-    def __str__(self) -> str:
-        return str(self.args[0])
-
-
-def _list_keys(node: Any) -> str:
-    below = tree.children(node)
-    if below is None:
-        return f"it is a leaf ({type(node).__name__})"
-    names = [str(key) for key, _ in below]
-    shown = ", ".join(names[:12]) + (", ..." if len(names) > 12 else "")
-    return f"its keys are {shown}" if names else "it is empty"
-
-
 def _assign(node: Any, keys: list[str], value: Any, path: str) -> Any:
     """`node` with `value` at `keys` below it: changed in place, or a new tuple."""
     key, rest = keys[0], keys[1:]
@@ -389,17 +344,14 @@ def _assign(node: Any, keys: list[str], value: Any, path: str) -> Any:
         return node
     pairs = tree.children(node)
     if not pairs or key not in [str(name) for name, _ in pairs]:
-        raise ValueError(f"c[{path!r}] = value: there is no {key!r} in the {type(node).__name__} above it; {_list_keys(node)}")
-    members = [_assign(child, rest, value, path) if rest and str(name) == key else value if str(name) == key else child
-               for name, child in pairs]  # fmt: skip
+        raise ValueError(f"c[{path!r}] = value: there is no {key!r} in the {type(node).__name__} above it; {list_keys(node)}")
+    members = [child if str(name) != key else _assign(child, rest, value, path) if rest else value for name, child in pairs]
     if type(node) is list:
         node[:] = members
         return node
-    return type(node)(*members) if hasattr(node, "_fields") else type(node)(members) if isinstance(node, tuple) else _set_field(node, pairs, members)
-
-
-def _set_field(node: Any, pairs: list[tuple[Any, Any]], members: list[Any]) -> Any:
-    for (name, old), new in zip(pairs, members, strict=True):
+    if isinstance(node, tuple):
+        return type(node)(*members) if hasattr(node, "_fields") else tuple(members)
+    for (name, old), new in zip(pairs, members, strict=True):  # a dataclass, frozen or not
         if new is not old:
             object.__setattr__(node, name, new)
     return node
@@ -422,12 +374,6 @@ def _remove(node: Any, keys: list[str]) -> Any:
         node[:] = members
         return node
     return tuple(members)
-
-
-def _last_first(paths: Iterable[str]) -> list[list[str]]:
-    """Paths as lists of keys, later members of lists first, so that taking one out does not move the next."""
-    keys = [_split_path(path) for path in paths]
-    return sorted(keys, key=lambda path: [(int(k) if k.isdecimal() else -1, k) for k in path], reverse=True)
 
 
 def _without_empty(node: Any) -> Any:
@@ -466,19 +412,6 @@ def _combine(path: str, parts: list[Any]) -> Any:
     return kind.join(type(parts[0]), keys, extra, [members[key] for key in keys])
 
 
-def _walk(node: Any, path: str) -> Iterator[tuple[str, Any]]:
-    below = tree.children(node)
-    if below is None or node is None:
-        yield path, node
-        return
-    for key, child in below:
-        yield from _walk(child, f"{path}/{key}" if path else str(key))
-
-
-def _leaves_by_path(node: Container) -> dict[str, Any]:
-    return dict(_walk(node, ""))
-
-
 def _to_dict(node: Any) -> Any:
     if isinstance(node, Container):
         return {key: _to_dict(child) for key, child in node._nodes.items()}
@@ -487,23 +420,6 @@ def _to_dict(node: Any) -> Any:
     if isinstance(node, tuple) and hasattr(node, "_fields"):
         return type(node)(*map(_to_dict, node))
     return node
-
-
-def _lines(node: Any, indent: str) -> Iterator[str]:
-    for key, child in tree.children(node) or ():
-        below = tree.children(child)
-        if not below:
-            yield f"{indent}{key}: {_leaf_text(child)}"
-            continue
-        kind = "" if isinstance(child, Container) else f" {type(child).__name__}"
-        yield f"{indent}{key}:{kind}"
-        yield from _lines(child, indent + "  ")
-
-
-def _leaf_text(leaf: Any) -> str:
-    from trellis.printing import leaf_text
-
-    return "Container()" if isinstance(leaf, Container) else leaf_text(leaf)
 
 
 # ---- the interpreter -----------------------------------------------------------------------------------------------------------

@@ -8,7 +8,9 @@ from typing import Any
 
 import numpy as np
 
+from trellis.array import Array
 from trellis.dispatch import UnknownOperand, interpreters
+from trellis.printing import leaf_text
 
 
 @dataclass
@@ -48,7 +50,7 @@ def _leaf_difference(first: Any, second: Any, rtol: float, atol: float, equal_na
     a, b = _host(first), _host(second)
     if a is None or b is None:  # at least one is no array
         same = first is second or (a is b and type(first) is type(second) and bool(first == second))
-        return None if same else f"{_text(first)} and {_text(second)}"
+        return None if same else f"{leaf_text(first)} and {leaf_text(second)}"
     if a.shape != b.shape:
         return f"shape {a.shape} and {b.shape}"
     if dtypes and a.dtype != b.dtype and not _is_number(first) and not _is_number(second):
@@ -91,14 +93,8 @@ def _host(x: Any) -> np.ndarray[Any, Any] | None:
         return None
     if _is_number(x):
         return np.asarray(x)
-    native = getattr(x, "native", x)
+    native = x._data if isinstance(x, Array) else x
     try:
         return np.asarray(interpreters[type(native)].to_numpy(native))
     except UnknownOperand:
         return None
-
-
-def _text(leaf: Any) -> str:
-    from trellis.printing import leaf_text
-
-    return leaf_text(leaf)

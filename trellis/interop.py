@@ -88,9 +88,13 @@ def array_ufunc(ufunc: Any, method: str, inputs: tuple[Any, ...], kwargs: Mappin
     if method != "__call__":
         raise TypeError(f"np.{name}.{method} does not work on a tl.Array; use a reduction of trellis, or np.asarray(x) first")
     if "out" in kwargs:
-        raise TypeError(f"np.{name}: out= and in-place operators such as x += y with a NumPy x do not work with a tl.Array; write x = x + y")
+        raise TypeError(
+            f"np.{name}: out= and in-place operators such as x += y with a NumPy x do not work with a tl.Array; write x = x + y"
+        )
     if kwargs:
-        raise TypeError(f"np.{name}: {', '.join(kwargs)} does not work with a tl.Array; use tl.{UFUNCS.get(name, name)} and tl.astype")
+        raise TypeError(
+            f"np.{name}: {', '.join(kwargs)} does not work with a tl.Array; use tl.{UFUNCS.get(name, name)} and tl.astype"
+        )
     if name not in UFUNCS:
         raise TypeError(f"np.{name} has no op in trellis; convert first: np.{name}(np.asarray(x))")
     return call(UFUNCS[name], *inputs)
@@ -107,7 +111,7 @@ def copied(leaf: Any) -> Any:
 
 
 def reduce_array(x: Array) -> tuple[Any, ...]:
-    """For pickle: the data as a NumPy array and the backend's name. The device is not kept: what is loaded is on the default one."""
+    """For pickle: the data as a NumPy array, and the backend's name. Not the device: what is loaded is on the default one."""
     return restore, (x.backend, np.asarray(interpreters[type(x._data)].to_numpy(x._data)))
 
 

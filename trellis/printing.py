@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 import numpy as np
 
+from trellis import tree
+from trellis.array import Array
 from trellis.dispatch import UnknownOperand, interpreters
-
-if TYPE_CHECKING:
-    from trellis.array import Array
 
 
 def array_repr(x: Array) -> str:
@@ -44,7 +44,7 @@ def array_repr(x: Array) -> str:
 
 def leaf_text(leaf: Any) -> str:
     """One line about a leaf of a Container: dtype, shape and framework of an array, the value of anything else."""
-    native = getattr(leaf, "native", leaf)
+    native = leaf._data if isinstance(leaf, Array) else leaf
     try:
         backend = interpreters[type(native)]
     except UnknownOperand:
@@ -53,6 +53,17 @@ def leaf_text(leaf: Any) -> str:
         return repr(leaf)
     wrapped = " Array" if native is not leaf else ""
     return f"{backend.dtype_of(native)} {_shape_text(backend.shape_of(native))} {backend.name}{wrapped}"
+
+
+def tree_lines(node: Any, indent: str) -> Iterator[str]:
+    """A line for each leaf and each node below `node`."""
+    for key, child in tree.children(node) or ():
+        if not tree.children(child):
+            yield f"{indent}{key}: {leaf_text(child)}"
+            continue
+        kind = "" if isinstance(child, Mapping) else f" {type(child).__name__}"
+        yield f"{indent}{key}:{kind}"
+        yield from tree_lines(child, indent + "  ")
 
 
 def _shape_text(shape: tuple[int | None, ...] | None) -> str:
