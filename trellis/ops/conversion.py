@@ -239,14 +239,14 @@ def backends() -> list[BackendInfo]:
 
 
 def _backend_info(name: str) -> BackendInfo:
-    import importlib.metadata  # here, because it takes longer to import than all of trellis
+    from importlib import metadata  # here, because it takes longer to import than all of trellis
 
     module = BACKENDS[name][0]
     if importlib.util.find_spec(module) is None:
         return BackendInfo(name, False)
     for distribution in (module, f"{module}-cpu"):
         try:
-            return BackendInfo(name, True, importlib.metadata.version(distribution))
-        except importlib.metadata.PackageNotFoundError:
+            return BackendInfo(name, True, metadata.version(distribution))
+        except metadata.PackageNotFoundError:
             continue
     return BackendInfo(name, True, dispatch.load(name).version())
