@@ -166,6 +166,17 @@ class Array:
 
         return native_function(function, args, kwargs or {})
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        from trellis.interop import reduce_array
+
+        return reduce_array(self)
+
+    def __copy__(self) -> Array:
+        return call("asarray", self, dtype=None, device=None, copy=True)
+
+    def __deepcopy__(self, memo: Any) -> Array:
+        return self.__copy__()
+
     def __jax_array__(self) -> Any:
         return self._require("jax")
 

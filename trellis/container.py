@@ -244,7 +244,8 @@ class Container(MutableMapping[str, Any]):
         for keys in last_first(paths):
             made[tree.join_path(keys)]  # the KeyError, if it is not there
             _remove(made, keys)
-        return _without_empty(made) or Container()
+        kept = _without_empty(made)
+        return Container() if kept is None else kept
 
     def restructure(self, mapping: Mapping[str, str]) -> Container:
         """A Container in which what was at each old path is at its new one; the rest stays. Parts left empty disappear.
