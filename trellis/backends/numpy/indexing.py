@@ -1,0 +1,106 @@
+"""Take, put and update. NumPy's own indexing is the model that the other backends follow."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from trellis.backends.numpy.meta import FLOAT32, HALVES, cast, check_assignable
+from trellis.backends.numpy.quiet import quiet
+from trellis.ops.indexing import ARRAY
+
+__all__ = ["getitem", "index_update", "segment_max", "segment_min", "segment_sum", "setitem", "take", "take_along_axis"]
+
+_UPDATES: dict[str, Any] = {"add": np.add, "multiply": np.multiply, "min": np.minimum, "max": np.maximum}
+
+
+def take(x: Any, indices: Any, *, axis: int | None) -> Any:
+    if axis is None and x.ndim != 1:
+        raise ValueError(f"take: axis must be given for an array of {x.ndim} dimensions, shape {x.shape}")
+    return np.take(x, _index(indices), axis)
+
+
+def _index(indices: Any) -> Any:
+    dtype = getattr(indices, "dtype", None)
+    if dtype is None or dtype is np.dtype(np.intp):
+        return indices
+    if dtype.kind not in "iu":
+        raise TypeError(f"indices must be of an integer dtype, got {dtype}; cast them with tl.astype")
+    return indices.astype(np.intp)  # uint64 fails NumPy's "safe" rule
+
+
+def take_along_axis(x: Any, indices: Any, *, axis: int) -> Any:
+    return np.take_along_axis(x, _index(indices), axis)
+
+
+def _full_key(key: tuple[Any, ...], indices: tuple[Any, ...]) -> tuple[Any, ...]:
+    if not indices:
+        return key
+    remaining = iter(indices)
+    return tuple(next(remaining) if entry is ARRAY else entry for entry in key)
+
+
+def getitem(x: Any, *indices: Any, key: tuple[Any, ...]) -> Any:
+    return np.asarray(x)[_full_key(key, indices)]
+
+
+def setitem(x: Any, value: Any, *indices: Any, key: tuple[Any, ...]) -> Any:
+    check_assignable("setitem", value, x.dtype)
+    if not isinstance(x, np.ndarray) or not x.flags.writeable:
+        x = np.array(x)  # a NumPy scalar, or the result of a broadcast: change a copy, which is returned
+    quiet.run(x.__setitem__, _full_key(key, indices), value)
+    return x
+
+
+def index_update(x: Any, value: Any, *indices: Any, key: tuple[Any, ...], mode: str) -> Any:
+    check_assignable("index_update", value, x.dtype)
+    if mode == "set":
+        return setitem(np.array(x), value, *indices, key=key)
+    return quiet.run(_update, _UPDATES[mode], np.asarray(x), value, _full_key(key, indices), bool(indices))
+
+
+def _update(ufunc: Any, x: Any, value: Any, key: tuple[Any, ...], repeated: bool) -> Any:
+    dtype = FLOAT32 if x.dtype in HALVES else x.dtype
+    result = x.astype(dtype)
+    value = np.asarray(value).astype(dtype) if hasattr(value, "dtype") else np.asarray(value, dtype)
+    if repeated:
+        ufunc.at(result, key, value)
+    else:
+        result[key] = ufunc(result[key], value)
+    return result.astype(x.dtype, copy=False)
+
+
+def segment_sum(x: Any, ids: Any, *, num_segments: int | None) -> Any:
+    return _segments(np.add, x, ids, num_segments, lambda dtype: 0)
+
+
+def segment_max(x: Any, ids: Any, *, num_segments: int | None) -> Any:
+    return _segments(np.maximum, x, ids, num_segments, lambda d: -np.inf if d.kind == "f" else d.kind != "b" and np.iinfo(d).min)
+
+
+def segment_min(x: Any, ids: Any, *, num_segments: int | None) -> Any:
+    return _segments(np.minimum, x, ids, num_segments, lambda d: np.inf if d.kind == "f" else d.kind == "b" or np.iinfo(d).max)
+
+
+def _segments(ufunc: Any, x: Any, ids: Any, num_segments: int | None, initial: Callable[[Any], Any]) -> Any:
+    if ids.ndim != 1 or x.shape[:1] != ids.shape:
+        raise ValueError(f"segments: ids of shape {ids.shape} do not fit the first axis of x, shape {x.shape}; one id a row is needed")
+    ids = _index(ids)
+    count = num_segments if num_segments is not None else int(ids.max()) + 1 if ids.size else 0
+    if ids.size and (ids.min() < 0 or ids.max() >= count):
+        raise IndexError(f"segments: the ids {int(ids.min())} to {int(ids.max())} must lie between 0 and num_segments={count}, not included")
+    dtype = FLOAT32 if x.dtype in HALVES else x.dtype
+    return cast(quiet.run(_reduce_segments, ufunc, cast(x, dtype), ids, np.full((count, *x.shape[1:]), initial(dtype), dtype)), x.dtype)
+
+
+def _reduce_segments(ufunc: Any, x: Any, ids: Any, result: Any) -> Any:
+    if x.ndim == 1 or not x.size:
+        ufunc.at(result, ids, x)
+        return result
+    # `at` is slow on rows: bring rows of one id together and reduce each run.
+    order = np.argsort(ids, kind="stable")
+    present, starts = np.unique(ids[order], return_index=True)
+    result[present] = ufunc.reduceat(x[order], starts, axis=0)
+    return result
