@@ -1,0 +1,48 @@
+"""Complex functions that torch computes carelessly at infinities, NaN or close to zero."""
+
+from __future__ import annotations
+
+import torch
+
+
+def complex_round(x: torch.Tensor) -> torch.Tensor:
+    return torch.complex(torch.round(x.real), torch.round(x.imag))
+
+
+def complex_sign(x: torch.Tensor) -> torch.Tensor:
+    """x / abs(x), and 0 at 0; torch.sgn overlooks NaN."""
+    size = torch.abs(x)
+    zero = size == 0
+    return torch.where(zero, 0, x / torch.where(zero, 1, size))
+
+
+def complex_log1p(x: torch.Tensor) -> torch.Tensor:
+    """log(hypot(1 + a, b)) by log1p where 1 + x is near 1, where the logarithm would cancel."""
+    a, b = x.real, x.imag
+    near = (torch.abs(a) < 0.5) & (torch.abs(b) < 0.5)
+    inside = torch.where(near, x, 0)
+    exact = 0.5 * torch.log1p(inside.real * (2 + inside.real) + inside.imag * inside.imag)
+    plain = torch.log(torch.complex(a + 1, b))
+    return torch.complex(torch.where(near, exact, plain.real), plain.imag)
+
+
+def complex_expm1(x: torch.Tensor) -> torch.Tensor:
+    """expm1(a) cos(b) - 2 sin(b/2)**2 + i exp(a) sin(b), which does not cancel close to zero."""
+    a, b = x.real, x.imag
+    plain = torch.exp(x)
+    ordinary = torch.isfinite(a) & torch.isfinite(b)
+    inside = torch.where(ordinary, x, 0)
+    half = torch.sin(inside.imag / 2)
+    exact = torch.expm1(inside.real) * torch.cos(inside.imag) - 2 * half * half
+    real = torch.where(ordinary, exact, plain.real - 1)
+    return torch.complex(real, torch.where((b == 0) & torch.isnan(a), b, plain.imag))
+
+
+def complex_tanh(x: torch.Tensor) -> torch.Tensor:
+    """At an infinite real part the result is 1 whatever the imaginary part is."""
+    a, b = x.real, x.imag
+    infinite = torch.isinf(a)
+    plain = torch.tanh(torch.where(infinite, 0, x))
+    turn = torch.where(torch.isfinite(b), torch.sin(2 * torch.where(torch.isfinite(b), b, 0)), 0)
+    limit = torch.complex(torch.copysign(torch.ones_like(a), a), torch.copysign(torch.zeros_like(a), turn))
+    return torch.where(infinite, limit, plain)

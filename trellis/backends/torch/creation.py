@@ -1,0 +1,126 @@
+"""Make tensors."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+
+from trellis.backends.torch.convert import COMPLEX, FLOAT, INTEGER, NATIVE, UNSIGNED, scalar
+from trellis.backends.torch.meta import native_device
+from trellis.backends.torch.unsigned import wide
+from trellis.dtypes import DType, integer_range
+
+__all__ = [
+    "arange", "empty", "empty_like", "eye", "fftfreq", "full", "full_like", "linspace", "meshgrid", "rfftfreq", "tril", "triu",
+]  # fmt: skip
+
+
+def full(*, shape: tuple[int, ...], fill_value: Any, dtype: DType, device: Any) -> torch.Tensor:
+    return _filled(shape, fill_value, NATIVE[dtype], native_device(device))
+
+
+def _filled(shape: Any, value: Any, dtype: torch.dtype, device: Any) -> torch.Tensor:
+    if isinstance(value, torch.Tensor):
+        return value.to(dtype=dtype, device=device).expand(shape).clone()
+    if isinstance(value, complex) and dtype not in COMPLEX:
+        raise TypeError(f"full: the complex number {value!r} does not fit in {dtype}; ask for a complex dtype")
+    if type(value) is float and dtype in FLOAT and not math.isinf(value) and abs(value) > torch.finfo(dtype).max:
+        value = math.copysign(math.inf, value)  # torch refuses what it would have to round to infinity
+    if type(value) is int and (dtype in INTEGER or dtype in UNSIGNED):
+        _check_fits("full", value, dtype)
+    return torch.full(shape, value, dtype=dtype, device=device)
+
+
+def _check_fits(op: str, value: int, dtype: torch.dtype) -> None:
+    from trellis.backends.torch.convert import DTYPE
+
+    low, high = integer_range(DTYPE[dtype])
+    if not low <= value <= high:
+        raise OverflowError(f"{op}: the Python integer {value} does not fit in {DTYPE[dtype]} ({low} to {high})")
+
+
+def full_like(x: torch.Tensor, *, fill_value: Any, dtype: DType | None, device: Any) -> torch.Tensor:
+    wanted = x.dtype if dtype is None else NATIVE[dtype]
+    return _filled(x.shape, fill_value, wanted, x.device if device is None else native_device(device))
+
+
+def empty(*, shape: tuple[int, ...], dtype: DType, device: Any) -> torch.Tensor:
+    return torch.empty(shape, dtype=NATIVE[dtype], device=native_device(device))
+
+
+def empty_like(x: torch.Tensor, *, dtype: DType | None, device: Any) -> torch.Tensor:
+    wanted = x.dtype if dtype is None else NATIVE[dtype]
+    return torch.empty(x.shape, dtype=wanted, device=x.device if device is None else native_device(device))
+
+
+def arange(*, start: Any, stop: Any, step: Any, dtype: DType, device: Any) -> torch.Tensor:
+    wanted, place = NATIVE[dtype], native_device(device)
+    exact = all(isinstance(v, int) for v in (start, stop, step))
+    count = -((start - stop) // step) if exact else math.ceil((stop - start) / step)
+    if count <= 0:
+        return torch.empty((0,), dtype=wanted, device=place)
+    if wanted in FLOAT:
+        return torch.arange(count, dtype=torch.float64, device=place).mul_(step).add_(start).to(wanted)
+    if exact and dtype.kind in "iu":
+        for end in (start, start + (count - 1) * step):
+            _check_fits("arange", end, wanted)
+        if dtype.kind == "u":  # torch counts only in signed integers; uint64 wraps there and back
+            return (torch.arange(count, dtype=torch.int64, device=place) * step + _wrapped(start)).to(wanted)
+        return torch.arange(start, start + count * step, step, dtype=torch.int64, device=place).to(wanted)
+    counted = torch.arange(count, dtype=torch.float64, device=place) * step + start
+    return counted.to(wanted)
+
+
+def _wrapped(value: int) -> int:
+    return value - 2**64 if value >= 2**63 else value
+
+
+def linspace(*, start: Any, stop: Any, num: int, endpoint: bool, dtype: DType, device: Any) -> torch.Tensor:
+    wanted, place = NATIVE[dtype], native_device(device)
+    compute = torch.complex128 if dtype.kind == "c" else torch.float64
+    first, last = (_filled((), v, compute, place) for v in (start, stop))
+    intervals = num - 1 if endpoint else num
+    fraction = torch.arange(num, dtype=torch.float64, device=place) / max(intervals, 1)
+    # from both ends, so that the last is exact and huge ranges do not overflow
+    points = torch.where(fraction < 0.5, first + fraction * _span(first, last), last - (1 - fraction) * _span(first, last))
+    if wanted in INTEGER or wanted in UNSIGNED:
+        points = points.floor()
+    return points.to(wanted)
+
+
+def _span(first: torch.Tensor, last: torch.Tensor) -> torch.Tensor:
+    return last - first
+
+
+def eye(*, n_rows: int, n_cols: int, k: int, dtype: DType, device: Any) -> torch.Tensor:
+    place = native_device(device)
+    columns, rows = torch.arange(n_cols, device=place), torch.arange(n_rows, device=place)
+    return (columns - rows[:, None] == k).to(NATIVE[dtype])
+
+
+def fftfreq(*, n: int, d: float, dtype: DType, device: Any) -> torch.Tensor:
+    return torch.fft.fftfreq(n, d=d, dtype=torch.float64, device=native_device(device)).to(NATIVE[dtype])
+
+
+def rfftfreq(*, n: int, d: float, dtype: DType, device: Any) -> torch.Tensor:
+    return torch.fft.rfftfreq(n, d=d, dtype=torch.float64, device=native_device(device)).to(NATIVE[dtype])
+
+
+def meshgrid(*arrays: torch.Tensor, indexing: str) -> tuple[torch.Tensor, ...]:
+    lengths = [x.numel() for x in arrays]
+    rank = len(arrays)
+    grids = []
+    for i, x in enumerate(arrays):
+        grid = x.reshape([-1 if j == i else 1 for j in range(rank)]).expand(lengths)
+        grids.append(grid.transpose(0, 1) if indexing == "xy" and rank > 1 else grid)
+    return tuple(grids)
+
+
+def tril(x: torch.Tensor, *, k: int) -> torch.Tensor:
+    return torch.tril(wide(x), k).to(x.dtype) if x.dtype in UNSIGNED else torch.tril(x, k)
+
+
+def triu(x: torch.Tensor, *, k: int) -> torch.Tensor:
+    return torch.triu(wide(x), k).to(x.dtype) if x.dtype in UNSIGNED else torch.triu(x, k)

@@ -1,0 +1,230 @@
+"""Indexing as NumPy does it, reading and writing.
+
+A key is first applied as far as it is basic (slices, new axes, and integers if there are no index arrays), which gives a view;
+torch indexes that with tensors. torch knows no negative steps: those are reversed, and the axis is flipped after.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from trellis.backends.torch import unsigned
+from trellis.backends.torch.convert import FLOAT, dtype_of, positive_axes, value_for
+from trellis.backends.torch.manipulation import flip
+from trellis.dtypes import integer_range
+from trellis.ops.indexing import ARRAY
+
+__all__ = [
+    "getitem", "index_update", "segment_max", "segment_min", "segment_sum", "setitem", "take", "take_along_axis",
+]  # fmt: skip
+
+_gather = unsigned.moving(torch.take_along_dim)
+
+
+def _positions(indices: torch.Tensor, size: int) -> torch.Tensor:
+    """int64 indices counted from the front."""
+    indices = indices.to(torch.int64)
+    return torch.where(indices < 0, indices + size, indices)
+
+
+def take(x: torch.Tensor, indices: torch.Tensor, *, axis: int | None) -> torch.Tensor:
+    if axis is None:
+        if x.dim() != 1:
+            raise ValueError(f"take: axis may be left out only for a 1-d array, got shape {tuple(x.shape)}")
+        axis = 0
+    (along,) = positive_axes("take", x, axis)
+    flat = _positions(indices, x.shape[along]).reshape(-1)
+    taken = x.index_select(along, flat)
+    return taken if indices.dim() == 1 else taken.reshape(*x.shape[:along], *indices.shape, *x.shape[along + 1 :])
+
+
+def take_along_axis(x: torch.Tensor, indices: torch.Tensor, *, axis: int) -> torch.Tensor:
+    (along,) = positive_axes("take_along_axis", x, axis)
+    try:
+        return _gather(x, _positions(indices, x.shape[along]), along)
+    except RuntimeError as error:
+        if "out of bounds" not in str(error):
+            raise
+        raise IndexError(f"take_along_axis: an index is out of range for axis {along} with size {x.shape[along]}") from error
+
+
+# ---- x[key] ------------------------------------------------------------------------------------------------------------------
+class _Plan:
+    """A key in three steps: `basic` gives a view of the array, `flipped` are axes of it to reverse, `final` indexes it with tensors.
+
+    Beside index arrays, ints are index arrays too, as in NumPy; a 0-d mask indexes a new axis of size 1. The broadcast axes of
+    0-d index arrays have no place in the result: there they are one axis of size 1, `squeezed`.
+    """
+
+    def __init__(self, x: torch.Tensor, indices: tuple[torch.Tensor, ...], key: tuple[Any, ...]) -> None:
+        self.basic: list[Any] = []
+        self.final: list[Any] = []
+        flipped: list[int] = []
+        given, source, result = iter(indices), 0, 0
+        for entry in key:
+            width = 1
+            if entry is ARRAY:
+                index = next(given)
+                width = index.dim() if index.dtype is torch.bool else 1
+                self._add_array(index)
+                result += max(width, 1)
+            elif isinstance(entry, int) and indices:
+                self._add_array(torch.full((1,), entry, dtype=torch.int64, device=x.device))
+                result += 1
+            elif isinstance(entry, int):
+                self.basic.append(entry)
+            elif entry is None:
+                self._add_slice(None)
+                width, result = 0, result + 1
+            else:
+                if entry.step is not None and entry.step < 0:
+                    entry = _forwards(entry, x.shape[source])
+                    flipped.append(result)
+                self._add_slice(entry)
+                result += 1
+            source += width
+        self.flipped = tuple(flipped)
+        self.squeezed = self._squeezed() if indices and all(i.dim() == 0 and i.dtype is not torch.bool for i in indices) else None
+
+    def _add_slice(self, entry: Any) -> None:
+        self.basic.append(entry)
+        self.final.append(slice(None))
+
+    def _add_array(self, index: torch.Tensor) -> None:
+        if index.dtype is torch.bool:
+            self.basic.extend([slice(None)] * index.dim() or [None])
+        else:
+            self.basic.append(slice(None))
+            index = index.to(torch.int64)  # torch takes uint8 for a mask, and refuses int16
+        self.final.append(index.reshape(1) if index.dim() == 0 else index)
+
+    def _squeezed(self) -> int:
+        arrays = [i for i, entry in enumerate(self.final) if not isinstance(entry, slice)]
+        together = arrays[-1] - arrays[0] + 1 == len(arrays)
+        return arrays[0] if together else 0
+
+    def view(self, x: torch.Tensor) -> torch.Tensor:
+        return x[tuple(self.basic)]
+
+
+def _forwards(entry: slice, size: int) -> slice:
+    """The same elements as a slice with a negative step, in rising order."""
+    chosen = range(*entry.indices(size))
+    return slice(chosen[-1], chosen[0] + 1, -entry.step) if len(chosen) else slice(0, 0)
+
+
+def getitem(x: torch.Tensor, *indices: torch.Tensor, key: tuple[Any, ...]) -> torch.Tensor:
+    plan = _Plan(x, indices, key)
+    view = plan.view(x)
+    if plan.flipped:
+        view = flip(view, axis=plan.flipped)
+    if not indices:
+        return view
+    result = view[tuple(plan.final)]
+    return result if plan.squeezed is None else result.squeeze(plan.squeezed)
+
+
+# ---- writing -----------------------------------------------------------------------------------------------------------------
+def setitem(x: torch.Tensor, value: Any, *indices: torch.Tensor, key: tuple[Any, ...]) -> torch.Tensor:
+    value = value_for("setitem", x, value)
+    if _transformed(x, value, *indices):
+        return _flat_update(x, value, indices, key, "set")
+    target = x if _changeable(x) else x.clone()
+    _assign(target, value, indices, key)
+    return target
+
+
+def _transformed(*tensors: torch.Tensor) -> bool:
+    """Inside torch.func a plain tensor cannot be changed by a batched value; torch.compile makes changes functional itself."""
+    return not torch.compiler.is_compiling() and any(map(torch._C._functorch.is_functorch_wrapped_tensor, tensors))
+
+
+def _changeable(x: torch.Tensor) -> bool:
+    """Not where autograd may need the old values, and not where elements share memory."""
+    return not x.requires_grad and not any(stride == 0 and size > 1 for stride, size in zip(x.stride(), x.shape))
+
+
+def _assign(x: torch.Tensor, value: torch.Tensor, indices: tuple[torch.Tensor, ...], key: tuple[Any, ...]) -> None:
+    plan = _Plan(x, indices, key)
+    view = plan.view(x)
+    if not indices:
+        value = _without_leading_ones(value, view.dim())
+        view.copy_(flip(value.expand(view.shape), axis=plan.flipped) if plan.flipped else value)
+        return
+    if plan.squeezed is not None:
+        behind = view.dim() - len([e for e in plan.final if not isinstance(e, slice)]) - plan.squeezed
+        value = value.unsqueeze(-behind - 1) if value.dim() >= behind else value
+    target = unsigned.bits(flip(view, axis=plan.flipped) if plan.flipped else view)
+    target[tuple(plan.final)] = unsigned.bits(value)
+    if plan.flipped:
+        view.copy_(flip(target, axis=plan.flipped).view(x.dtype))
+
+
+def _without_leading_ones(value: torch.Tensor, rank: int) -> torch.Tensor:
+    while value.dim() > rank and value.shape[0] == 1:
+        value = value[0]
+    return value
+
+
+def index_update(x: torch.Tensor, value: Any, *indices: torch.Tensor, key: tuple[Any, ...], mode: str) -> torch.Tensor:
+    value = value_for("at", x, value)
+    if mode != "set" or _transformed(x, value, *indices):
+        return _flat_update(x, value, indices, key, mode)
+    target = x.clone()
+    _assign(target, value, indices, key)
+    return target
+
+
+def _flat_update(x: torch.Tensor, value: torch.Tensor, indices: tuple[torch.Tensor, ...], key: tuple[Any, ...], mode: str) -> torch.Tensor:
+    """Number the elements, index the numbers, and update the flattened array there: any key, without changing anything in place."""
+    numbers = torch.arange(x.numel(), device=x.device).reshape(x.shape)
+    places = getitem(numbers, *indices, key=key)
+    value = _without_leading_ones(value, places.dim()).expand(places.shape).reshape(-1)
+    return _combine(x.reshape(-1), places.reshape(-1), value, mode).reshape(x.shape)
+
+
+def _combine(flat: torch.Tensor, places: torch.Tensor, value: torch.Tensor, mode: str) -> torch.Tensor:
+    if mode == "set":
+        return unsigned.bits(flat).index_put((places,), unsigned.bits(value)).view(flat.dtype)
+    if mode == "add":
+        return unsigned.wide(flat).index_put((places,), unsigned.wide(value), accumulate=True).to(flat.dtype)
+    if mode == "multiply":
+        return unsigned.wide(flat).scatter_reduce(0, places, unsigned.wide(value), "prod").to(flat.dtype)
+    combined = unsigned.ordered(flat).scatter_reduce(0, places, unsigned.ordered(value), f"a{mode}")
+    return unsigned.from_ordered(combined, flat.dtype)
+
+
+# ---- segments ----------------------------------------------------------------------------------------------------------------
+def segment_sum(x: torch.Tensor, ids: torch.Tensor, *, num_segments: int | None) -> torch.Tensor:
+    rows = x.to(torch.int64) if x.dtype is torch.bool else unsigned.wide(x)
+    empty = torch.zeros((_segments(ids, num_segments), *x.shape[1:]), dtype=rows.dtype, device=x.device)
+    total = empty.index_add(0, ids.to(torch.int64), rows)
+    return total if x.dtype is torch.bool else total.to(x.dtype)
+
+
+def _segments(ids: torch.Tensor, num_segments: int | None) -> int:
+    if num_segments is not None:
+        return num_segments
+    return int(ids.max()) + 1 if ids.numel() else 0
+
+
+def segment_max(x: torch.Tensor, ids: torch.Tensor, *, num_segments: int | None) -> torch.Tensor:
+    return _segment_extreme(x, ids, num_segments, "amax")
+
+
+def segment_min(x: torch.Tensor, ids: torch.Tensor, *, num_segments: int | None) -> torch.Tensor:
+    return _segment_extreme(x, ids, num_segments, "amin")
+
+
+def _segment_extreme(x: torch.Tensor, ids: torch.Tensor, num_segments: int | None, mode: str) -> torch.Tensor:
+    if x.dtype in FLOAT:
+        start = float("-inf") if mode == "amax" else float("inf")
+    else:
+        low, high = integer_range(dtype_of(x)) if x.dtype is not torch.bool else (0, 1)
+        start = low if mode == "amax" else high
+    shape = (_segments(ids, num_segments), *x.shape[1:])
+    empty = unsigned.ordered(torch.full(shape, start, dtype=x.dtype, device=x.device))
+    rows = ids.to(torch.int64).reshape(-1, *[1] * (x.dim() - 1)).expand(x.shape)
+    return unsigned.from_ordered(empty.scatter_reduce(0, rows, unsigned.ordered(x), mode), x.dtype)
