@@ -1,0 +1,12 @@
+"""JAX. Tracers of jit, vmap and grad are ordinary operands; 64-bit dtypes need x64, which is the user's to turn on.
+
+What is composed of several jnp calls is compiled into one: eager JAX pays for each call, and `inline` leaves no trace of it
+inside a user's jit.
+"""
+
+from __future__ import annotations
+
+from trellis.backends.jax import creation, elementwise, fft, indexing, linalg, manipulation, meta, reduction, searching
+
+name = "jax"
+modules = (meta, elementwise, creation, manipulation, reduction, searching, indexing, linalg, fft)

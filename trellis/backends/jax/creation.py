@@ -1,0 +1,111 @@
+"""New arrays. Values are brought to the dtype by NumPy, which raises where a number does not fit; JAX would wrap it."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from trellis.backends.jax.common import cast, compiled
+from trellis.backends.jax.meta import device_of, native_dtype, placement
+from trellis.dtypes import DType
+
+__all__ = [
+    "arange", "empty", "empty_like", "eye", "fftfreq", "full", "full_like", "linspace", "meshgrid", "rfftfreq", "tril", "triu",
+]  # fmt: skip
+
+
+def full(*, shape: tuple[int, ...], fill_value: Any, dtype: DType, device: Any) -> Any:
+    native = native_dtype(dtype)
+    value = getattr(fill_value, "_data", fill_value)
+    value = cast(value, native) if isinstance(value, jax.Array) else np.asarray(value, native)
+    return jnp.full(shape, value, native, device=placement(device))
+
+
+def empty(*, shape: tuple[int, ...], dtype: DType, device: Any) -> Any:
+    return jnp.empty(shape, native_dtype(dtype), device=placement(device))
+
+
+def full_like(x: Any, *, fill_value: Any, dtype: DType | None, device: Any) -> Any:
+    native = x.dtype if dtype is None else native_dtype(dtype)
+    value = getattr(fill_value, "_data", fill_value)
+    value = cast(value, native) if isinstance(value, jax.Array) else np.asarray(value, native)
+    return jnp.full(x.shape, value, native, device=_place_like(x, device))
+
+
+def empty_like(x: Any, *, dtype: DType | None, device: Any) -> Any:
+    return jnp.empty(x.shape, x.dtype if dtype is None else native_dtype(dtype), device=_place_like(x, device))
+
+
+def _place_like(x: Any, device: Any) -> Any:
+    if device is None and not isinstance(x, jax.core.Tracer):
+        return x.sharding if len(x.sharding.device_set) > 1 else placement(device_of(x))
+    return placement(device)
+
+
+def arange(*, start: Any, stop: Any, step: Any, dtype: DType, device: Any) -> Any:
+    native = native_dtype(dtype)
+    if native.kind in "iu" and all(isinstance(v, int) for v in (start, stop, step)):
+        count = max(0, -((start - stop) // step))
+        made = lax.iota(native, count)
+        if (start, step) != (0, 1):
+            made = made * _wrapped(step, native) + _wrapped(start, native)
+    else:
+        made = _float_range(start, stop, step, native)
+    place = placement(device)
+    return made if place is None else jax.device_put(made, place)
+
+
+def _float_range(start: Any, stop: Any, step: Any, native: Any) -> Any:
+    """In double precision, then rounded once."""
+    count = max(0, math.ceil((stop - start) / step))
+    return jnp.asarray((start + np.arange(count) * step).astype(native))
+
+
+def _wrapped(value: int, native: Any) -> Any:
+    """A step such as -1 in an unsigned dtype: integer arithmetic is modulo 2**bits, so the elements come out right."""
+    return np.asarray(value % 2 ** (8 * native.itemsize), f"u{native.itemsize}").astype(native)
+
+
+def linspace(*, start: Any, stop: Any, num: int, endpoint: bool, dtype: DType, device: Any) -> Any:
+    start, stop = (getattr(v, "_data", v) for v in (start, stop))
+    native = native_dtype(dtype)
+    if isinstance(start, jax.Array) or isinstance(stop, jax.Array):
+        return jnp.linspace(start, stop, num, endpoint=endpoint, dtype=native, device=placement(device))
+    if native.kind in "iu":
+        made = jnp.asarray(np.linspace(start, stop, num, endpoint=endpoint, dtype=native))
+        return made if placement(device) is None else jax.device_put(made, placement(device))
+    low, high = (np.asarray(v, native) for v in (start, stop))
+    return jnp.linspace(low, high, num, endpoint=endpoint, dtype=native, device=placement(device))
+
+
+def eye(*, n_rows: int, n_cols: int, k: int, dtype: DType, device: Any) -> Any:
+    return jnp.eye(n_rows, n_cols, k, dtype=native_dtype(dtype), device=placement(device))
+
+
+def fftfreq(*, n: int, d: float, dtype: DType, device: Any) -> Any:
+    return jnp.fft.fftfreq(n, d=d, dtype=native_dtype(dtype), device=placement(device))
+
+
+def rfftfreq(*, n: int, d: float, dtype: DType, device: Any) -> Any:
+    return jnp.fft.rfftfreq(n, d=d, dtype=native_dtype(dtype), device=placement(device))
+
+
+def meshgrid(*arrays: Any, indexing: str) -> tuple[Any, ...]:
+    return tuple(jnp.meshgrid(*arrays, indexing=indexing))
+
+
+_tril = compiled(lambda x, k: jnp.tril(x, k), "k")
+_triu = compiled(lambda x, k: jnp.triu(x, k), "k")
+
+
+def tril(x: Any, *, k: int) -> Any:
+    return _tril(x, k=k)
+
+
+def triu(x: Any, *, k: int) -> Any:
+    return _triu(x, k=k)

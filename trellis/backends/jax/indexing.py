@@ -1,0 +1,136 @@
+"""Indexing. Index arrays that exist are checked on the host; traced reads are clamped, traced writes outside dropped."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from trellis.backends.jax.common import cast, check_indices, compiled, one_dimensional_axis
+from trellis.backends.jax.meta import dtype_of
+
+__all__ = [
+    "getitem", "index_update", "segment_max", "segment_min", "segment_sum", "setitem", "take", "take_along_axis",
+]  # fmt: skip
+
+_take = compiled(lambda x, indices, axis: x[(slice(None),) * axis + (indices,)], "axis")
+
+
+def _along(x: Any, indices: Any, axis: int) -> Any:
+    indices = jnp.where(indices < 0, indices + x.shape[axis], indices)
+    return jnp.take_along_axis(x, indices, axis, mode="clip")
+
+
+_take_along_axis = compiled(_along, "axis")
+
+
+def take(x: Any, indices: Any, *, axis: int | None) -> Any:
+    axis = one_dimensional_axis("take", x, axis)
+    if not -x.ndim <= axis < x.ndim:
+        raise np.exceptions.AxisError(axis, x.ndim)
+    _check_index_dtype("take", indices)
+    check_indices("take", indices, x.shape[axis], axis)
+    return _take(x, indices, axis=axis % x.ndim)
+
+
+def take_along_axis(x: Any, indices: Any, *, axis: int) -> Any:
+    _check_index_dtype("take_along_axis", indices)
+    check_indices("take_along_axis", indices, x.shape[axis], axis)
+    return _take_along_axis(x, indices, axis=axis)
+
+
+def _check_index_dtype(op: str, indices: Any) -> None:
+    if indices.dtype.kind not in "iu":
+        raise IndexError(f"{op}: an index array must have an integer dtype, got {indices.dtype.name}; cast it with tl.astype")
+
+
+# ---- x[key] ----------------------------------------------------------------------------------------------------------
+def _native_key(op: str, x: Any, key: tuple[Any, ...], indices: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The key with the index arrays in their places, each checked against its axis."""
+    if not indices:
+        return key
+    made, axis, remaining = [], 0, iter(indices)
+    for entry in key:
+        if entry == "array":
+            entry = next(remaining)
+            if entry.dtype.kind == "b":
+                axis += entry.ndim
+            else:
+                check_indices(op, entry, x.shape[axis], axis)
+                axis += 1
+        elif entry is not None:
+            axis += 1
+        made.append(entry)
+    return tuple(made)
+
+
+def _static(key: tuple[Any, ...]) -> tuple[Any, ...]:
+    """A key without arrays as something that can be hashed, which slices cannot before Python 3.12."""
+    return tuple((e.start, e.stop, e.step) if isinstance(e, slice) else e for e in key)
+
+
+_basic = compiled(lambda x, key: x[tuple(slice(*e) if isinstance(e, tuple) else e for e in key)], "key")
+
+
+def getitem(x: Any, *indices: Any, key: tuple[Any, ...]) -> Any:
+    if not indices:
+        return _basic(x, key=_static(key))
+    return x[_native_key("x[key]", x, key, indices)]
+
+
+def setitem(x: Any, value: Any, *indices: Any, key: tuple[Any, ...]) -> Any:
+    return x.at[_native_key("x[key]", x, key, indices)].set(_fitting("x[key] = value", x, value))
+
+
+def index_update(x: Any, value: Any, *indices: Any, key: tuple[Any, ...], mode: str) -> Any:
+    return getattr(x.at[_native_key("at", x, key, indices)], mode)(_fitting(f"at(x)[key].{mode}", x, value))
+
+
+def _fitting(op: str, x: Any, value: Any) -> Any:
+    """`value` in the dtype of `x`. TypeError where a fraction or an imaginary part would be lost."""
+    kind = dtype_of(x).kind
+    if isinstance(value, jax.Array):
+        given = dtype_of(value).kind
+    else:
+        given = "c" if isinstance(value, complex) else "f" if isinstance(value, float) else "i"
+    if (given == "c" and kind != "c") or (given == "f" and kind in "biu"):
+        shown = dtype_of(value) if isinstance(value, jax.Array) else f"Python {type(value).__name__}"
+        raise TypeError(f"{op}: a {shown} value does not fit into an array of {dtype_of(x)}; cast one of them with tl.astype")
+    return cast(value, x.dtype) if isinstance(value, jax.Array) else np.asarray(value, x.dtype)
+
+
+# ---- segments --------------------------------------------------------------------------------------------------------
+_segments = {
+    mode: compiled(function, "num_segments")
+    for mode, function in (
+        ("sum", lambda x, ids, num_segments: jax.ops.segment_sum(x, ids, num_segments)),
+        ("max", lambda x, ids, num_segments: jax.ops.segment_max(x, ids, num_segments)),
+        ("min", lambda x, ids, num_segments: jax.ops.segment_min(x, ids, num_segments)),
+    )
+}
+
+
+def _segment(mode: str, x: Any, ids: Any, num_segments: int | None) -> Any:
+    op = f"segment_{mode}"
+    _check_index_dtype(op, ids)
+    if num_segments is None:
+        num_segments = int(jnp.max(ids)) + 1 if ids.size else 0
+    if not isinstance(ids, jax.core.Tracer) and ids.size:
+        values = np.asarray(ids)
+        if values.min() < 0 or values.max() >= num_segments:
+            raise IndexError(f"{op}: segment_ids holds {values.min()} to {values.max()}, outside of 0 to {num_segments - 1}")
+    return _segments[mode](x, ids, num_segments=num_segments)
+
+
+def segment_sum(x: Any, ids: Any, *, num_segments: int | None) -> Any:
+    return _segment("sum", x, ids, num_segments)
+
+
+def segment_max(x: Any, ids: Any, *, num_segments: int | None) -> Any:
+    return _segment("max", x, ids, num_segments)
+
+
+def segment_min(x: Any, ids: Any, *, num_segments: int | None) -> Any:
+    return _segment("min", x, ids, num_segments)

@@ -1,0 +1,121 @@
+"""Shapes and joins. Compiled with static parameters: an eager reshape costs 10 microseconds instead of jnp's 40."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from trellis.backends.jax.common import cast, common, compiled, is_concrete, strong
+from trellis.backends.jax.meta import native_dtype
+
+__all__ = [
+    "broadcast_arrays", "broadcast_to", "concat", "diag", "expand_dims", "flip", "moveaxis", "pad", "permute_dims", "repeat",
+    "reshape", "roll", "squeeze", "stack", "tile", "unstack",
+]  # fmt: skip
+
+_reshape = compiled(lambda x, shape: jnp.reshape(x, shape), "shape")
+_permute_dims = compiled(lambda x, axes: jnp.transpose(x, axes), "axes")
+_moveaxis = compiled(lambda x, source, destination: jnp.moveaxis(x, source, destination), "source", "destination")
+_expand_dims = compiled(lambda x, axis: jnp.expand_dims(x, axis), "axis")
+_squeeze = compiled(lambda x, axis: jnp.squeeze(x, axis), "axis")
+_broadcast_to = compiled(lambda x, shape: jnp.broadcast_to(x, shape), "shape")
+_concat = compiled(lambda arrays, axis: jnp.concatenate(arrays, axis), "axis")
+_stack = compiled(lambda arrays, axis: jnp.stack(arrays, axis), "axis")
+_unstack = compiled(lambda x, axis: tuple(jnp.unstack(x, axis=axis)), "axis")
+_flip = compiled(lambda x, axis: jnp.flip(x, axis), "axis")
+_roll = compiled(lambda x, shift, axis: jnp.roll(x, shift, axis), "shift", "axis")
+_tile = compiled(lambda x, repetitions: jnp.tile(x, repetitions), "repetitions")
+_repeat = compiled(lambda x, repeats, axis: jnp.repeat(x, repeats, axis), "repeats", "axis")
+_pad = compiled(lambda x, width, mode: jnp.pad(x, width, mode), "width", "mode")
+_pad_constant = compiled(lambda x, width, value: jnp.pad(x, width, "constant", constant_values=value), "width")
+_diag = compiled(lambda x, k: jnp.diag(x, k), "k")
+
+
+def reshape(x: Any, *, shape: tuple[int, ...], copy: bool | None) -> Any:
+    return _reshape(jnp.array(x, copy=True) if copy else x, shape=shape)
+
+
+def permute_dims(x: Any, *, axes: tuple[int, ...]) -> Any:
+    ndim = x.ndim
+    if len(axes) != ndim:
+        raise ValueError(f"permute_dims: axes={axes} is not a permutation of the {ndim} axes of shape {x.shape}")
+    return _permute_dims(x, axes=tuple(a + ndim if -ndim <= a < 0 else a for a in axes))  # lax takes no negative axes
+
+
+def moveaxis(x: Any, *, source: tuple[int, ...], destination: tuple[int, ...]) -> Any:
+    return _moveaxis(x, source=source, destination=destination)
+
+
+def expand_dims(x: Any, *, axis: tuple[int, ...]) -> Any:
+    return _expand_dims(x, axis=axis)
+
+
+def squeeze(x: Any, *, axis: tuple[int, ...]) -> Any:
+    return _squeeze(x, axis=axis)
+
+
+def broadcast_to(x: Any, *, shape: tuple[int, ...]) -> Any:
+    return _broadcast_to(x, shape=shape)
+
+
+def broadcast_arrays(*arrays: Any) -> tuple[Any, ...]:
+    shape = jnp.broadcast_shapes(*(x.shape for x in arrays))
+    return tuple(_broadcast_to(x, shape=shape) for x in arrays)
+
+
+def _together(op: str, arrays: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The arrays in their common dtype."""
+    first = arrays[0].dtype
+    if all(isinstance(x, jax.Array) and x.dtype is first for x in arrays):
+        return arrays
+    dtype = native_dtype(common(op, *arrays))
+    return tuple(strong(x, dtype) for x in arrays)
+
+
+def concat(*arrays: Any, axis: int | None) -> Any:
+    return _concat(_together("concat", arrays), axis=axis)
+
+
+def stack(*arrays: Any, axis: int) -> Any:
+    return _stack(_together("stack", arrays), axis=axis)
+
+
+def unstack(x: Any, *, axis: int) -> tuple[Any, ...]:
+    return _unstack(x, axis=axis)
+
+
+def flip(x: Any, *, axis: int | tuple[int, ...] | None) -> Any:
+    return _flip(x, axis=axis)
+
+
+def roll(x: Any, *, shift: int | tuple[int, ...], axis: int | tuple[int, ...] | None) -> Any:
+    return _roll(x, shift=shift, axis=axis)
+
+
+def tile(x: Any, *, repetitions: tuple[int, ...]) -> Any:
+    return _tile(x, repetitions=repetitions)
+
+
+def repeat(x: Any, repeats: Any, *, axis: int | None) -> Any:
+    if isinstance(repeats, int):
+        return _repeat(x, repeats=repeats, axis=axis)
+    if is_concrete(repeats) and np.any(np.asarray(repeats) < 0):
+        raise ValueError("repeat: repeats has a negative element; it must be 0 or more")
+    return jnp.repeat(x, repeats, axis)
+
+
+def pad(x: Any, *, pad_width: tuple[tuple[int, int], ...], mode: str, constant_values: Any) -> Any:
+    if not pad_width:
+        return x
+    if mode != "constant":
+        return _pad(x, width=pad_width, mode=mode)
+    value = getattr(constant_values, "_data", constant_values)
+    value = cast(value, x.dtype) if isinstance(value, jax.Array) else np.asarray(value, x.dtype)
+    return _pad_constant(x, width=pad_width, value=value)
+
+
+def diag(x: Any, *, k: int) -> Any:
+    return _diag(x, k=k)

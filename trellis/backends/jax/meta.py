@@ -1,0 +1,276 @@
+"""What an array is, and how it comes in and goes out: dtypes, devices, NumPy, DLPack, pytrees."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from trellis import dtypes
+from trellis.dtypes import DTYPES, DType
+
+__all__ = [
+    "asarray", "astype", "constant", "default_device", "default_int", "device_of", "devices", "dlpack", "dlpack_device",
+    "dtype_of", "from_dlpack", "from_numpy", "is_traced", "item", "native_device", "native_dtype", "rank_of", "register_pytrees",
+    "shape_of", "to_device", "to_numpy", "version",
+]  # fmt: skip
+
+NATIVE: dict[DType, Any] = {d: np.dtype(getattr(jnp, "bool_" if n == "bool" else n)) for n, d in DTYPES.items()}
+_DTYPES: dict[Any, DType] = {native: d for d, native in NATIVE.items()}
+_WIDE = frozenset((dtypes.int64, dtypes.uint64, dtypes.float64, dtypes.complex128))
+_NARROW = {"int64": "int32", "uint64": "uint32", "float64": "float32", "complex128": "complex64"}
+
+
+# ---- dtypes ----------------------------------------------------------------------------------------------------------
+def native_dtype(dtype: DType) -> Any:
+    if dtype in _WIDE and not jax.config.jax_enable_x64:
+        raise ValueError(
+            f"dtype={dtype}: JAX has 64-bit dtypes turned off; turn them on at the start of the program with "
+            f'jax.config.update("jax_enable_x64", True), or in the environment with JAX_ENABLE_X64=1'
+        )
+    return NATIVE[dtype]
+
+
+def dtype_of(x: Any) -> DType:
+    try:
+        return _DTYPES[x.dtype]
+    except KeyError:
+        raise TypeError(f"an array of the JAX dtype {x.dtype} is not supported; use one of {', '.join(DTYPES)}") from None
+
+
+def default_int() -> DType:
+    return dtypes.int64 if jax.config.jax_enable_x64 else dtypes.int32
+
+
+def version() -> str:
+    return jax.__version__
+
+
+# ---- shape and value -------------------------------------------------------------------------------------------------
+def shape_of(x: Any) -> tuple[Any, ...]:
+    return x.shape
+
+
+def rank_of(x: Any) -> int:
+    return len(x.shape)
+
+
+def item(x: Any) -> Any:
+    return x.item()
+
+
+def is_traced(x: Any) -> bool:
+    return isinstance(x, jax.core.Tracer)
+
+
+def to_numpy(x: Any) -> np.ndarray[Any, Any]:
+    return np.asarray(x)
+
+
+# ---- devices ---------------------------------------------------------------------------------------------------------
+def _named_devices() -> dict[str, Any]:
+    """Name -> device, those of the default platform first; CPUs are always there."""
+    named: dict[str, Any] = {}
+    for device in (*jax.local_devices(), *jax.local_devices(backend="cpu")):
+        named.setdefault(_device_name(device), device)
+    return named
+
+
+_NAMES: dict[Any, str] = {}
+
+
+def _device_name(device: Any) -> str:
+    name = _NAMES.get(device)
+    if name is None:
+        platform = device.platform
+        place = jax.local_devices(backend=platform).index(device)
+        name = _NAMES[device] = platform if platform == "cpu" and place == 0 else f"{platform}:{place}"
+    return name
+
+
+def devices() -> list[str]:
+    return list(_named_devices())
+
+
+def _default() -> Any:
+    chosen = jax.config.jax_default_device
+    if chosen is None:
+        return jax.local_devices()[0]
+    return jax.local_devices(backend=chosen)[0] if isinstance(chosen, str) else chosen
+
+
+def default_device() -> str:
+    return _device_name(_default())
+
+
+def device_of(x: Any) -> str:
+    """The device; of an array spread over several the first; of a tracer the default, where constants go."""
+    if isinstance(x, jax.core.Tracer):
+        return default_device()
+    device = x.device
+    if not isinstance(device, jax.Device):
+        device = min(x.sharding.addressable_devices, key=lambda d: d.id)
+    return _device_name(device)
+
+
+def native_device(device: Any) -> Any:
+    if not isinstance(device, str):
+        if isinstance(device, (jax.Device, jax.sharding.Sharding)):
+            return device
+        raise ValueError(f"device={device!r} is unknown to JAX; use one of {', '.join(map(repr, devices()))}")
+    name = device if ":" in device else f"{device}:0"
+    found = _named_devices().get("cpu" if name == "cpu:0" else name)
+    if found is None:
+        raise ValueError(f"device={device!r} is unknown to JAX; use one of {', '.join(map(repr, devices()))}")
+    return found
+
+
+def placement(device: Any) -> Any:
+    """The native device to commit a new array to; None for the default one, where an uncommitted array goes anyway.
+
+    An uncommitted array may meet arrays of any device, so that a constant made for one inside jit or shard_map fits.
+    """
+    if device is None:
+        return None
+    found = native_device(device)
+    return None if found is _default() else found
+
+
+def to_device(x: Any, *, device: Any) -> Any:
+    if not isinstance(x, jax.core.Tracer) and isinstance(device, str) and device_of(x) == device:
+        return x
+    return jax.device_put(x, native_device(device))
+
+
+# ---- conversions -----------------------------------------------------------------------------------------------------
+def asarray(x: Any, *, dtype: DType | None, device: Any, copy: bool | None) -> Any:
+    changed = dtype is not None and dtype is not dtype_of(x)
+    moved = device is not None and device_of(x) != _device_text(device)
+    if copy is False and (changed or moved):
+        wanted = f"dtype={dtype}" if changed else f"device={device!r}"
+        raise ValueError(f"asarray: copy=False, but {wanted} needs a copy; use copy=None")
+    if changed:
+        x = lax.convert_element_type(x, native_dtype(dtype))  # type: ignore[arg-type]
+    elif copy:
+        x = jnp.array(x, copy=True)
+    return jax.device_put(x, native_device(device)) if moved else x
+
+
+def _device_text(device: Any) -> str:
+    native = native_device(device)
+    return _device_name(native) if isinstance(native, jax.Device) else str(native)
+
+
+def from_numpy(x: np.ndarray[Any, Any], *, dtype: DType | None, device: Any, copy: bool | None) -> Any:
+    if dtype is not None:
+        native: Any = native_dtype(dtype)
+    else:
+        native = native_dtype(_narrowed(x.dtype))
+    if copy is False:
+        return _shared(x, native, device)
+    # A copy in any case: jnp.asarray may share the memory of x, and x can change while a JAX array must not.
+    return jnp.array(x.astype(native) if x.dtype != native else x, dtype=native, copy=True, device=placement(device))
+
+
+def _narrowed(native: Any) -> DType:
+    if native.name in _NARROW and not jax.config.jax_enable_x64:
+        narrow = _NARROW[native.name]
+        warnings.warn(
+            f"a {native.name} NumPy array becomes {narrow}: JAX has 64-bit dtypes turned off; turn them on with "
+            f'jax.config.update("jax_enable_x64", True), or cast the array first',
+            UserWarning,
+            stacklevel=4,
+        )
+        return DTYPES[narrow]
+    try:
+        return _DTYPES[native]
+    except KeyError:
+        raise TypeError(f"a NumPy array of dtype {native} is not supported; use one of {', '.join(DTYPES)}") from None
+
+
+def _shared(x: np.ndarray[Any, Any], native: Any, device: Any) -> Any:
+    """A JAX array over the memory of `x`. ValueError where that is impossible."""
+    if x.dtype != native:
+        raise ValueError(f"asarray: copy=False, but dtype={native.name} needs a copy of a {x.dtype.name} array; use copy=None")
+    try:
+        return jnp.from_dlpack(x, device=placement(device), copy=False)
+    except (RuntimeError, TypeError, BufferError) as error:
+        raise ValueError(f"asarray: copy=False, but JAX has to copy this array: {error}; use copy=None") from error
+
+
+def constant(value: np.ndarray[Any, Any], *, like: Any) -> Any:
+    value = np.asarray(value)
+    if not jax.config.jax_enable_x64 and value.dtype.name in _NARROW:
+        value = value.astype(_NARROW[value.dtype.name])
+    device = None if isinstance(like, jax.core.Tracer) else placement(device_of(like))
+    return jnp.array(value, dtype=value.dtype, copy=True, device=device)
+
+
+def astype(x: Any, *, dtype: DType, copy: bool, device: Any) -> Any:
+    native = native_dtype(dtype)
+    if x.dtype.kind == "c" and native.kind != "c" and dtype is not dtypes.bool:
+        raise TypeError(f"astype: {x.dtype.name} to {dtype} drops the imaginary part; take tl.real(x) or tl.abs(x) first")
+    if x.dtype != native or x.weak_type:
+        x = lax.convert_element_type(x, native)
+    elif copy:
+        x = jnp.array(x, copy=True)
+    return x if device is None else to_device(x, device=device)
+
+
+# ---- DLPack ----------------------------------------------------------------------------------------------------------
+def from_dlpack(x: Any, *, device: Any, copy: bool | None) -> Any:
+    target = None if device is None else native_device(device)
+    if copy is False:
+        try:
+            return jnp.from_dlpack(x, device=target, copy=False)
+        except RuntimeError as error:
+            raise ValueError(f"from_dlpack: copy=False, but JAX has to copy this array: {error}; use copy=None") from error
+    if copy is None:
+        try:
+            return jnp.from_dlpack(x, device=target, copy=None)
+        except (RuntimeError, TypeError, BufferError):
+            pass  # XLA takes no bool, no strided and no read-only buffers from some producers: through host memory, then
+    shared = np.from_dlpack(x)
+    if not jax.config.jax_enable_x64 and shared.dtype.name in _NARROW:
+        return from_numpy(shared, dtype=None, device=device, copy=True)
+    return jnp.array(shared, dtype=shared.dtype, copy=True, device=target)
+
+
+def dlpack(x: Any, *, stream: Any, max_version: Any, dl_device: Any, copy: bool | None) -> Any:
+    if dl_device is not None and tuple(map(int, dl_device)) == tuple(map(int, x.__dlpack_device__())):
+        dl_device = None  # JAX takes only its own enumeration there
+    if copy:
+        x = jnp.array(x, copy=True)  # JAX 0.10 makes a copy in to_dlpack only for another device
+        copy = None
+    # JAX makes unversioned capsules only, which every consumer understands, but refuses when told the consumer is older than 0.5.
+    return x.__dlpack__(stream=stream, dl_device=dl_device, copy=copy)
+
+
+def dlpack_device(x: Any) -> tuple[Any, int]:
+    return x.__dlpack_device__()
+
+
+# ---- pytrees ---------------------------------------------------------------------------------------------------------
+def register_pytrees(Array: Any, Container: Any) -> None:
+    key = jax.tree_util.GetAttrKey("_data")
+
+    def unflatten(_: Any, children: Any) -> Any:
+        made = object.__new__(Array)  # children may be anything: None, specs, object(); so nothing is looked at
+        (made._data,) = children
+        return made
+
+    jax.tree_util.register_pytree_with_keys(
+        Array, lambda x: (((key, x._data),), None), unflatten, flatten_func=lambda x: ((x._data,), None)
+    )
+    if not hasattr(Container, "_tree_flatten_with_keys"):
+        return
+
+    def flatten_with_keys(container: Any) -> Any:
+        children, aux = container._tree_flatten_with_keys()
+        return [(jax.tree_util.DictKey(k), child) for k, child in children], aux
+
+    jax.tree_util.register_pytree_with_keys(Container, flatten_with_keys, Container._tree_unflatten)
