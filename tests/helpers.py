@@ -28,7 +28,10 @@ def to_numpy(x: Any) -> np.ndarray[Any, Any]:
 
 
 def check(actual: Any, expected: Any, *, dtype: Any = None, tolerance: float | None = None) -> None:
-    """Assert shape, dtype (that of `expected`, or `dtype`) and values; NaN equals NaN. `tolerance` is relative to the largest value."""
+    """Assert shape, dtype (that of `expected`, or `dtype`) and values; NaN equals NaN.
+
+    `tolerance` is relative to the largest value.
+    """
     expected = np.asarray(expected)
     dtype = as_dtype(expected.dtype if dtype is None else dtype)
     found = to_numpy(actual)
