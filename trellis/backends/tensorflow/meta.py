@@ -1,0 +1,287 @@
+"""What a TensorFlow tensor is, where it is, and how it comes and goes."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+from tensorflow.python import pywrap_tfe
+from tensorflow.python.framework.ops import EagerTensor, convert_to_tensor
+from tensorflow.python.ops import gen_array_ops, gen_math_ops
+
+from trellis import dtypes
+from trellis.dtypes import DType
+
+__all__ = [
+    "as_tf_tensor", "asarray", "astype", "constant", "default_device", "default_int", "device_of", "devices", "dlpack", "dlpack_device",
+    "dtype_of", "from_dlpack", "from_numpy", "is_traced", "item", "native_device", "native_dtype", "rank_of", "register_pytrees",
+    "shape_of", "to_device", "to_numpy", "version",
+]  # fmt: skip
+
+NATIVE: dict[DType, tf.DType] = {dtype: tf.as_dtype(name) for name, dtype in dtypes.DTYPES.items()}
+KNOWN: dict[tf.DType, DType] = {native: dtype for dtype, native in NATIVE.items()}
+
+_CPU, _GPU = 1, 2  # device types of DLPack
+
+
+# ---- helpers of the other modules ----------------------------------------------------------------------------------------------
+def tensor(x: Any) -> Any:
+    """A tensor as it is, a variable's value."""
+    return x if isinstance(x, tf.Tensor) else convert_to_tensor(x)
+
+
+def cast(x: Any, dtype: tf.DType) -> Any:
+    """`x` in another dtype. A complex number is True where either part is not zero: TensorFlow's cast looks at the real part."""
+    given = x.dtype
+    if given is dtype:
+        return x
+    if dtype is tf.bool and given.is_complex:
+        return gen_math_ops.not_equal(x, filled(0, given))
+    return gen_math_ops.cast(x, dtype)
+
+
+@functools.lru_cache(maxsize=1024)
+def small_constant(value: Any, dtype: tf.DType) -> Any:
+    """An eager constant of ints, kept: building one costs more than a kernel. A graph that uses it gets a constant node."""
+    with tf.init_scope(), tf.device("/device:CPU:0"):
+        return convert_to_tensor(value, dtype)
+
+
+def filled(value: Any, dtype: tf.DType) -> Any:
+    """A 0-d tensor of a Python number that fits `dtype`."""
+    if dtype.is_integer:
+        value = int(value)
+    elif dtype is tf.bool:
+        value = bool(value)
+    return convert_to_tensor(value, dtype)
+
+
+def sizes_of(x: Any) -> Any:
+    """The shape as something that an op takes as a shape: static where it is known, else a tensor."""
+    shape = x.shape
+    return small_constant(tuple(shape), tf.int64) if shape.is_fully_defined() else gen_array_ops.shape(x, tf.int64)
+
+
+def scope(device: Any) -> Any:
+    return tf.device(device if device is None else native_device(device))
+
+
+# ---- what it is ----------------------------------------------------------------------------------------------------------------
+def native_dtype(dtype: DType) -> tf.DType:
+    return NATIVE[dtype]
+
+
+def dtype_of(x: Any) -> DType:
+    try:
+        return KNOWN[x.dtype]
+    except KeyError:
+        raise TypeError(f"a tensor of {x.dtype.name} is not numeric; use one of {', '.join(dtypes.DTYPES)}") from None
+
+
+def shape_of(x: Any) -> tuple[int | None, ...]:
+    if type(x) is EagerTensor:
+        return x._shape_tuple()
+    return tuple(x.shape.as_list())
+
+
+def rank_of(x: Any) -> int:
+    return x.shape.rank
+
+
+def default_int() -> DType:
+    return dtypes.int64
+
+
+def version() -> str:
+    return tf.__version__
+
+
+def is_traced(x: Any) -> bool:
+    return not isinstance(x, EagerTensor) and not (isinstance(x, tf.Variable) and tf.executing_eagerly())
+
+
+def item(x: Any) -> Any:
+    return np.asarray(x.numpy()).item()
+
+
+def to_numpy(x: Any) -> np.ndarray[Any, Any]:
+    return np.asarray(x.numpy())
+
+
+def register_pytrees(array_type: type, container_type: type) -> None:
+    """TensorFlow has no register of node types: tf.nest takes what is a list, tuple, dict or CompositeTensor."""
+
+
+def as_tf_tensor(x: Any, dtype: Any, name: str | None) -> Any:
+    return convert_to_tensor(x, dtype, name)
+
+
+# ---- devices -------------------------------------------------------------------------------------------------------------------
+@functools.lru_cache(maxsize=64)
+def _short_name(native: str) -> str:
+    kind, index = native.rsplit("/", 1)[-1].removeprefix("device:").lower().split(":")
+    return "cpu" if (kind, index) == ("cpu", "0") else f"{kind}:{index}"
+
+
+def device_of(x: Any) -> str:
+    native = x.device
+    return _short_name(native) if native else default_device()
+
+
+def devices() -> list[str]:
+    return [_short_name(d.name) for d in tf.config.list_logical_devices()]
+
+
+def default_device() -> str:
+    found = devices()
+    return next((d for d in found if d.startswith("gpu")), found[0])
+
+
+def native_device(device: Any) -> str:
+    if isinstance(device, str) and device in ("cpu", "CPU"):
+        return "/device:CPU:0"
+    name = getattr(device, "name", device)
+    available = tf.config.list_logical_devices()
+    for d in available:
+        if isinstance(name, str) and name.lower() in (d.name.lower(), _short_name(d.name), _short_name(d.name).removesuffix(":0")):
+            return d.name
+    raise ValueError(f"device={device!r} is unknown; tensorflow has {', '.join(_short_name(d.name) for d in available)}")
+
+
+def to_device(x: Any, *, device: Any) -> Any:
+    target = native_device(device)
+    if device_of(x) == _short_name(target):
+        return tensor(x)
+    with tf.device(target):
+        return gen_array_ops.identity(x)
+
+
+# ---- conversion ----------------------------------------------------------------------------------------------------------------
+def constant(value: np.ndarray[Any, Any], *, like: Any) -> Any:
+    native = like.device
+    if not native:
+        return convert_to_tensor(value)
+    with tf.device(native):
+        return convert_to_tensor(value)
+
+
+def asarray(x: Any, *, dtype: DType | None, device: Any, copy: bool | None) -> Any:
+    made = astype(x, dtype=dtype_of(x) if dtype is None else dtype, copy=False, device=device)
+    if copy is False and made is not x and isinstance(x, tf.Tensor):
+        raise ValueError(f"asarray: copy=False, but {dtype_of(x)} on {device_of(x)} to dtype={dtype}, device={device} needs a copy")
+    return _copied(made) if copy and made is x else made
+
+
+def _copied(x: Any) -> Any:
+    """A new buffer, because memory shared by DLPack can change. DeepCopy has no gradient, so under a tape it is the same values."""
+    if type(x) is EagerTensor and pywrap_tfe.TFE_Py_TapeSetIsEmpty():
+        return gen_array_ops.deep_copy(x)
+    return gen_array_ops.identity(x)
+
+
+def astype(x: Any, *, dtype: DType, copy: bool, device: Any) -> Any:
+    x = tensor(x) if device is None else to_device(x, device=device)
+    native = NATIVE[dtype]
+    if x.dtype.is_complex and not native.is_complex and native is not tf.bool:
+        raise TypeError(f"astype: {dtype_of(x)} to {dtype} would drop the imaginary part; take tl.real(x) first")
+    if x.dtype is native:
+        return _copied(x) if copy else x
+    return cast(x, native)
+
+
+def from_numpy(x: np.ndarray[Any, Any], *, dtype: DType | None, device: Any, copy: bool | None) -> Any:
+    given = dtypes.as_dtype(x.dtype)
+    if copy is False:
+        if dtype is not None and dtype is not given:
+            raise ValueError(f"asarray: copy=False, but {given} to {dtype} needs a copy")
+        return from_dlpack(x, device=device, copy=False)
+    if dtype is not None and dtype is not given:
+        if given.kind == "c" and dtype.kind not in "cb":
+            raise TypeError(f"asarray: {given} to {dtype} would drop the imaginary part; take tl.real(x) first")
+        with np.errstate(all="ignore"):
+            x = x.astype(NATIVE[dtype].as_numpy_dtype)
+    with scope(device):
+        return convert_to_tensor(x, NATIVE[given if dtype is None else dtype])  # always copies an ndarray
+
+
+# ---- DLPack --------------------------------------------------------------------------------------------------------------------
+def dlpack_device(x: Any) -> tuple[int, int]:
+    kind, _, index = device_of(x).partition(":")
+    return (_CPU if kind == "cpu" else _GPU), int(index or 0)
+
+
+def dlpack(x: Any, *, stream: Any, max_version: Any, dl_device: Any, copy: bool | None) -> Any:
+    x = tensor(x)
+    if dl_device is not None and tuple(map(int, dl_device)) != dlpack_device(x):
+        kind, index = map(int, dl_device)
+        if kind not in (_CPU, _GPU) or copy is False:
+            raise BufferError(f"__dlpack__: dl_device={dl_device!r} needs a copy" if copy is False else f"dl_device={dl_device!r} is unknown")
+        x = to_device(x, device=f"{'cpu' if kind == _CPU else 'gpu'}:{index}" if (kind, index) != (_CPU, 0) else "cpu")
+    elif copy:
+        x = gen_array_ops.deep_copy(x)
+    return tf.experimental.dlpack.to_dlpack(x)
+
+
+def from_dlpack(x: Any, *, device: Any, copy: bool | None) -> Any:
+    if isinstance(x, tf.Tensor):
+        made = gen_array_ops.deep_copy(x) if copy else x
+    else:
+        made = _import_dlpack(x, copy)
+    if device is None or device_of(made) == _short_name(native_device(device)):
+        return made
+    if copy is False:
+        raise ValueError(f"from_dlpack: copy=False, but the data is on {device_of(made)}, not on device={device!r}")
+    return to_device(made, device=device)
+
+
+def _import_dlpack(x: Any, copy: bool | None) -> Any:
+    if int(x.__dlpack_device__()[0]) != _CPU:
+        made = tf.experimental.dlpack.from_dlpack(x.__dlpack__())
+        return gen_array_ops.deep_copy(made) if copy else made
+    try:
+        capsule = x.__dlpack__()
+    except BufferError:  # NumPy does not lend a read-only array to the unversioned protocol
+        if copy is False:
+            raise
+        return convert_to_tensor(np.from_dlpack(x))
+    view = _host_view(capsule)
+    # A tensor on memory that is not aligned to 64 bytes aborts the process in its first op (Tensor::CheckIsAlignedAndSingleElement).
+    if not copy and view.flags.c_contiguous and (view.size == 0 or view.ctypes.data % _ALIGNMENT == 0):
+        return tf.experimental.dlpack.from_dlpack(capsule)
+    if copy is False:
+        raise ValueError("from_dlpack: copy=False, but the memory is not contiguous and aligned to 64 bytes, which tensorflow needs")
+    return convert_to_tensor(view)  # copies, while `capsule` keeps the memory
+
+
+class _DLTensor(ctypes.Structure):
+    _fields_ = [
+        ("data", ctypes.c_void_p), ("device_type", ctypes.c_int32), ("device_id", ctypes.c_int32), ("ndim", ctypes.c_int32),
+        ("code", ctypes.c_uint8), ("bits", ctypes.c_uint8), ("lanes", ctypes.c_uint16), ("shape", ctypes.POINTER(ctypes.c_int64)),
+        ("strides", ctypes.POINTER(ctypes.c_int64)), ("byte_offset", ctypes.c_uint64),
+    ]  # fmt: skip
+
+
+_ALIGNMENT = 64
+_DLPACK_KINDS = {0: "int", 1: "uint", 2: "float", 4: "bfloat", 5: "complex", 6: "bool"}
+_capsule_pointer = ctypes.pythonapi.PyCapsule_GetPointer
+_capsule_pointer.restype, _capsule_pointer.argtypes = ctypes.c_void_p, (ctypes.py_object, ctypes.c_char_p)
+
+
+def _host_view(capsule: Any) -> np.ndarray[Any, Any]:
+    """The memory that an unversioned capsule lends, as an ndarray; NumPy's own from_dlpack does not know bfloat16."""
+    lent = _DLTensor.from_address(_capsule_pointer(capsule, b"dltensor"))
+    name = _DLPACK_KINDS[lent.code] + ("" if lent.code == 6 else str(lent.bits))
+    dtype = np.dtype(NATIVE[dtypes.as_dtype(name)].as_numpy_dtype)
+    shape = tuple(lent.shape[: lent.ndim])
+    if 0 in shape:
+        return np.empty(shape, dtype)
+    rows = np.cumprod((1, *shape[:0:-1]), dtype=np.int64)[::-1] if shape else ()
+    strides = [int(n) * dtype.itemsize for n in (lent.strides[: lent.ndim] if lent.strides else rows)]
+    reach = [(n - 1) * stride for n, stride in zip(shape, strides)]
+    below = sum(n for n in reach if n < 0)
+    start = lent.data + lent.byte_offset + below
+    memory = (ctypes.c_char * (sum(map(abs, reach)) + dtype.itemsize)).from_address(start)
+    return np.ndarray(shape, dtype, memory, -below, strides)
