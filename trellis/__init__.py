@@ -2,6 +2,8 @@
 
 from math import e, inf, nan, pi
 
+# The package first: imported later, it would take the name of the function `backends`.
+from trellis import backends as _backends
 from trellis.array import Array
 from trellis.container import Container
 from trellis.dispatch import current_backend, set_backend, using
