@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from trellis.backends.numpy.meta import COMPLEX64, COMPLEX128, FLOAT32, FLOAT64, HALVES, NATIVE, cast, dtype_of
-from trellis.backends.numpy.quiet import quiet
+from trellis.backends.numpy.quiet import quiet, run
 from trellis.dispatch import diagnose
 from trellis.dtypes import common_dtype, promote
 
@@ -19,15 +19,18 @@ __all__ = [
 ]  # fmt: skip
 
 _DIRECT = frozenset(np.dtype(c) for c in "fdFDbhilBHIL")
+_matmul = np.matmul
 _LAPACK = (FLOAT32, FLOAT64, COMPLEX64, COMPLEX128)
 
 
 def matmul(x1: Any, x2: Any) -> Any:
     try:
-        if type(x1) is type(x2) and (dtype := x1.dtype) is x2.dtype and dtype in _DIRECT:
-            return quiet.run(np.matmul, x1, x2)
+        if type(x1) is type(x2) and (dtype := x1.dtype) is x2.dtype and (dtype is FLOAT32 or dtype in _DIRECT):
+            return run(_matmul, x1, x2)
         return _product("matmul", np.matmul, x1, x2)
     except Exception as error:
+        if type(error) is RuntimeError:  # the shared context is taken
+            return _product("matmul", np.matmul, x1, x2)
         diagnose("matmul", (x1, x2), {}, error)
         raise
 

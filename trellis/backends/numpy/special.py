@@ -160,7 +160,7 @@ def _gammaln_right(x: Any) -> Any:
     return _by_parts(
         x,
         (x < 1, lambda v: v * (v - 1) * _chebyshev(_GAMMALN, v - 1) - np.log(v)),  # log(gamma(x + 1)) - log(x)
-        ((x >= 1) & (x <= 3), lambda v: (v - 1) * (v - 2) * _chebyshev(_GAMMALN, v - 2)),
+        ((x >= 1) & (x <= 3), lambda v: (v - 1) * (v - 2) * _chebyshev(_GAMMALN, v - 2) + 0.0),  # not -0.0 at 1
         ((x > 3) & (x < 8), _gammaln_middle),
         (x >= 8, _gammaln_stirling),
     )
@@ -245,11 +245,11 @@ def _i0(x: Any) -> Any:
 
 def _i0_far(x: Any) -> Any:
     """exp(x) / sqrt(2 pi x) and its first corrections; in two factors, since exp alone overflows before the value does."""
+    x = np.minimum(x, 2000.0)  # infinite from 714 on, and no infinity in the products below
     inverse = 1 / (8 * x)
     root = np.exp(x / 2)
     series = 1 + inverse * (1 + inverse * (9 / 2 + inverse * (225 / 6 + inverse * (11025 / 24 + inverse * 893025 / 120))))
-    value = root / np.sqrt(2 * np.pi * x) * series * root
-    return np.where(np.isinf(x), np.inf, value)
+    return root / np.sqrt(2 * np.pi * x) * series * root
 
 
 def _expit(x: Any) -> Any:
