@@ -181,7 +181,8 @@ class Array:
         return self._require("jax")
 
     def __tf_tensor__(self, dtype: Any = None, name: str | None = None) -> Any:
-        return interpreters[type(self._data)].as_tf_tensor(self._require("tensorflow"), dtype, name)
+        data = self._require("tensorflow")
+        return interpreters[type(data)].as_tf_tensor(data, dtype, name)
 
     def _require(self, backend: str) -> Any:
         if self.backend != backend:

@@ -17,6 +17,7 @@ import os
 import sys
 from collections.abc import Iterator
 from contextvars import ContextVar
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -24,7 +25,7 @@ import numpy as np
 # One row a backend: name -> (module to look for, its array types, how to install it).
 BACKENDS: dict[str, tuple[str, tuple[str, ...], str]] = {
     "numpy": ("numpy", ("ndarray", "generic"), "numpy"),
-    "jax": ("jax", ("Array",), "trellis[jax]"),
+    "jax": ("jax", ("Array", "core.Tracer"), "trellis[jax]"),  # a tracer is no subclass of jax.Array, though an instance
     "torch": ("torch", ("Tensor",), "trellis[torch]"),
     "tensorflow": ("tensorflow", ("Tensor", "Variable"), "trellis[tensorflow]"),
 }
@@ -54,7 +55,7 @@ class _Interpreters(dict[type, Any]):
 
     def __missing__(self, kind: type) -> Any:
         for name, (module, array_types, _) in BACKENDS.items():
-            if module in sys.modules and issubclass(kind, tuple(getattr(sys.modules[module], t) for t in array_types)):
+            if module in sys.modules and issubclass(kind, tuple(attrgetter(t)(sys.modules[module]) for t in array_types)):
                 self[kind] = load(name)
                 return self[kind]
         for known, interpreter in list(self.items()):
