@@ -109,11 +109,19 @@ def sqrtm(x: Any) -> Any:
     a, identity = _prepared("sqrtm", given)
     finite = _all_finite(a)
     a = where(finite, a, identity)
+    scale = _magnitude(a)
+    a = multiply(a, scale)
     result, found = _iterated_root(a, identity, _steps(dtype_of(a)))
     if not (is_concrete(found) and _item(all(found))):
         other, also = _root_by_eigenvectors(where(found, _distinct(identity), a))
         result = where(found, result, where(also, other, _NAN))
-    return cast(where(finite, result, _NAN), dtype_of(given))
+    return cast(where(finite, divide(result, sqrt(scale)), _NAN), dtype_of(given))
+
+
+def _magnitude(a: Any) -> Any:
+    """A factor that brings the largest element near 1, so that squares neither overflow nor vanish; it has no derivative."""
+    largest = max(add(abs(real(a)), abs(imag(a))) if dtype_of(a).kind == "c" else abs(a), axis=(-2, -1), keepdims=True)
+    return exp(negative(round(log(where(equal(largest, 0), 1.0, largest)))))
 
 
 def _all_finite(x: Any) -> Any:

@@ -6,7 +6,6 @@ from typing import Any
 
 from trellis.composites.support import (
     arange,
-    as_array,
     cast,
     common,
     count,
@@ -132,8 +131,8 @@ def _bin_of(x: Any, edges: Any) -> Any:
 
 # ---- interpolation ------------------------------------------------------------------------------------------------------------
 def interp(x: Any, xp: Any, fp: Any, *, left: Any, right: Any) -> Any:
-    x = as_array(x, xp)
     x, xp = floating("interp", x, xp, real=True)
+    x = full(xp, (), x, dtype_of(xp)) if is_scalar(x) else x
     (_, values) = floating("interp", x, fp)
     if shape_of(xp) != shape_of(fp) or rank_of(xp) != 1 or shape_of(xp)[0] == 0:
         raise ValueError(

@@ -86,11 +86,6 @@ def wide_float(x: Any) -> DType:
     return float64 if interpreters[type(x)].default_int() is int64 else float32
 
 
-def as_array(x: Any, like: Any) -> Any:
-    """A Python number as a 0-d array of its default dtype beside `like`."""
-    return full(like, (), x, common("asarray", x)) if is_scalar(x) else x
-
-
 def full(like: Any, shape: tuple[int, ...], value: Any, dtype: DType) -> Any:
     """A constant array on the framework and device of `like`."""
     interpreter = interpreters[type(like)]
