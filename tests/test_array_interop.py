@@ -1,10 +1,11 @@
-"""tl.Array in the functions of NumPy, JAX, torch and TensorFlow, and in Python's protocols: what type comes out, and its values."""
+"""tl.Array in the functions of NumPy, JAX, torch and TensorFlow, and in Python's protocols: type and values of what comes out."""
 
 from __future__ import annotations
 
 import copy
 import operator
 import pickle
+import sys
 from typing import Any
 
 import numpy as np
@@ -25,7 +26,7 @@ def is_array_on(x: Any, backend: str) -> bool:
     return type(x) is tl.Array and x.backend == backend
 
 
-# ---- operators with native arrays ------------------------------------------------------------------------------------------------
+# ---- operators with native arrays ----------------------------------------------------------------------------------------------
 OPERATORS = [operator.add, operator.sub, operator.mul, operator.truediv, operator.floordiv, operator.mod, operator.pow,
              operator.matmul, operator.eq, operator.ne, operator.lt, operator.le, operator.gt, operator.ge]  # fmt: skip
 INTEGER_OPERATORS = [operator.and_, operator.or_, operator.xor, operator.lshift, operator.rshift]
@@ -46,8 +47,6 @@ def test_operators_with_native_arrays(backend: str, function: Any):
 
 @pytest.mark.parametrize("function", INTEGER_OPERATORS, ids=lambda f: f.__name__)
 def test_integer_operators_with_native_arrays(backend: str, function: Any):
-    if backend == "tensorflow" and function in (operator.lshift, operator.rshift):
-        pytest.skip("tf.Tensor has no shift operators, so Python asks the Array: tested below")
     x, y = np.int32([4, 5, 6]), np.int32([1, 2, 3])
     for out in (function(array(backend, x), make(backend, y)), function(make(backend, x), array(backend, y))):
         check(out, function(x, y))
@@ -62,14 +61,20 @@ def test_promotion_with_a_native_array_first():
         make("torch", np.uint64([1])) + array("torch", np.int64([1]))
 
 
+@pytest.mark.filterwarnings("ignore:Using a non-tuple sequence:UserWarning")
 def test_indexing_a_native_array_with_an_array(backend: str):
-    index = array(backend, np.int64([1, 0]))
-    if backend == "tensorflow":
-        with pytest.raises(TypeError):  # a tf.Tensor is not indexed by arrays at all
-            make(backend, VALUES)[index]
-        return
-    out = make(backend, VALUES)[index]
-    assert isinstance(out, tl.Array) is (backend == "torch")
+    native, index = make(backend, VALUES), array(backend, np.int64([1, 0]))
+    if backend == "numpy":
+        assert type(native[index]) is np.ndarray
+        check(native[index], VALUES[[1, 0]])
+    elif backend == "torch":  # a limit of torch: it asks no index for __torch_function__ and takes a short sequence for a tuple
+        check(native[index], VALUES[1, 0])
+    else:  # JAX does not ask an index for its data, and a tf.Tensor takes no arrays as indices
+        with pytest.raises((TypeError, ValueError)):
+            native[index]
+    check(native[index.native] if backend != "tensorflow" else tl.take(native, index, axis=0), VALUES[[1, 0]])
+    out = tl.Array(native)[index]
+    assert is_array_on(out, backend)
     check(out, VALUES[[1, 0]])
 
 
@@ -83,16 +88,14 @@ def test_other_frameworks_are_refused():
     with pytest.raises(TypeError, match="two frameworks"):
         VALUES + array("torch")
     with pytest.raises(TypeError, match=r'torch\.exp: the Array is on jax; .*tl\.to_backend\(x, "torch"\)'):
-        import torch
-
-        torch.exp(array("jax"))
+        sys.modules["torch"].exp(array("jax"))
     with pytest.raises(TypeError, match=r'this Array is on torch; bring it to jax first: tl\.to_backend\(x, "jax"\)'):
         array("torch").__jax_array__()
     with pytest.raises(TypeError, match="this Array is on torch; bring it to tensorflow first"):
         array("torch").__tf_tensor__()
 
 
-# ---- torch -----------------------------------------------------------------------------------------------------------------------
+# ---- torch ---------------------------------------------------------------------------------------------------------------------
 def test_torch_functions():
     torch = pytest.importorskip("torch")
     x = array("torch")
@@ -108,9 +111,11 @@ def test_torch_functions():
         assert is_array_on(out, "torch")
         check(out, expected)
     values, indices = torch.max(x, 0)
-    assert is_array_on(values, "torch") and is_array_on(indices, "torch")
+    assert is_array_on(values, "torch")
+    assert is_array_on(indices, "torch")
     assert all(is_array_on(part, "torch") for part in torch.split(x, 1))
-    assert torch.numel(x) == 4 and torch.is_floating_point(x) is True
+    assert torch.numel(x) == 4
+    assert torch.is_floating_point(x) is True
 
 
 def test_torch_functions_that_change_their_arguments():
@@ -135,7 +140,7 @@ def test_torch_gradients_flow():
     check(data.grad, np.exp(np.ones(3, np.float32)))
 
 
-# ---- NumPy -----------------------------------------------------------------------------------------------------------------------
+# ---- NumPy ---------------------------------------------------------------------------------------------------------------------
 def test_numpy_ufuncs(backend: str):
     x = array(backend)
     for out, expected in [
@@ -153,11 +158,12 @@ def test_numpy_ufuncs(backend: str):
 
 
 def test_every_ufunc_in_the_table_is_an_op():
-    assert all(hasattr(tl, op) or hasattr(tl.linalg, op) for op in UFUNCS.values())
+    assert all(hasattr(tl, op) for op in UFUNCS.values())
     missing = {name for name in dir(np) if isinstance(getattr(np, name), np.ufunc) and getattr(np, name).__name__ not in UFUNCS}
     assert missing == {
-        "bitwise_count", "divmod", "fabs", "float_power", "fmax", "fmin", "fmod", "frexp", "heaviside", "isnat", "ldexp",
-        "logaddexp2", "matvec", "modf", "spacing", "vecdot", "vecmat",
+        "bitwise_count", "cbrt", "deg2rad", "degrees", "divmod", "exp2", "fabs", "float_power", "fmax", "fmin", "fmod", "frexp",
+        "gcd", "heaviside", "isnat", "lcm", "ldexp", "logaddexp2", "matvec", "modf", "rad2deg", "radians", "spacing", "vecdot",
+        "vecmat",
     }  # fmt: skip
 
 
@@ -180,7 +186,8 @@ def test_ufunc_errors(backend: str, mistake: Any, message: str):
 
 def test_numpy_converts(backend: str):
     x = array(backend)
-    assert type(np.asarray(x)) is np.ndarray and np.asarray(x).dtype == np.float32
+    assert type(np.asarray(x)) is np.ndarray
+    assert np.asarray(x).dtype == np.float32
     assert np.asarray(x, dtype=np.float64).dtype == np.float64
     assert type(np.concatenate([x, x])) is np.ndarray  # not a ufunc: NumPy's function on NumPy's data
     assert np.array(x, copy=True).flags.writeable
@@ -195,7 +202,7 @@ def test_numpy_shares_memory():
         np.asarray(tl.Array(data), dtype=np.int8, copy=False)
 
 
-# ---- JAX -------------------------------------------------------------------------------------------------------------------------
+# ---- JAX -----------------------------------------------------------------------------------------------------------------------
 def test_jax_functions():
     jax = pytest.importorskip("jax")
     x = array("jax")
@@ -209,7 +216,8 @@ def test_jax_transformations_take_arrays():
     jax = pytest.importorskip("jax")
     x = array("jax")
     out = jax.jit(lambda x, y: {"sum": x + y, "native": y})(x, make("jax", VALUES))
-    assert is_array_on(out["sum"], "jax") and isinstance(out["native"], jax.Array)
+    assert is_array_on(out["sum"], "jax")
+    assert isinstance(out["native"], jax.Array)
     grad = jax.grad(lambda x: tl.sum(x * x).native)(x)
     assert is_array_on(grad, "jax")
     check(grad, 2 * VALUES)
@@ -218,7 +226,7 @@ def test_jax_transformations_take_arrays():
     assert is_array_on(jax.tree.map(lambda leaf: leaf + 1, x), "jax")
 
 
-# ---- TensorFlow ------------------------------------------------------------------------------------------------------------------
+# ---- TensorFlow ----------------------------------------------------------------------------------------------------------------
 def test_tensorflow_functions():
     tf = pytest.importorskip("tensorflow")
     x = array("tensorflow")
@@ -232,14 +240,15 @@ def test_tensorflow_functions():
         tf.convert_to_tensor(x, dtype=tf.int32)
 
 
-# ---- pytrees ---------------------------------------------------------------------------------------------------------------------
+# ---- pytrees -------------------------------------------------------------------------------------------------------------------
 def test_torch_pytree():
     torch = pytest.importorskip("torch")
     import torch.utils._pytree as pytree
 
     x = array("torch")
     leaves, spec = pytree.tree_flatten({"a": x})
-    assert leaves[0] is x.native and is_array_on(pytree.tree_unflatten(leaves, spec)["a"], "torch")
+    assert leaves[0] is x.native
+    assert is_array_on(pytree.tree_unflatten(leaves, spec)["a"], "torch")
     grad = torch.func.grad(lambda x: tl.sum(x * x).native)(x)
     assert is_array_on(grad, "torch")
     check(grad, 2 * VALUES)
@@ -266,7 +275,7 @@ def test_trellis_trees_take_arrays_for_leaves(backend: str):
     assert tl.tree.leaves({"a": [x]})[0] is x
 
 
-# ---- DLPack ----------------------------------------------------------------------------------------------------------------------
+# ---- DLPack --------------------------------------------------------------------------------------------------------------------
 def test_dlpack_into_numpy(backend: str):
     out = np.from_dlpack(array(backend))
     assert type(out) is np.ndarray
@@ -309,7 +318,7 @@ def test_dlpack_shares_memory():
     assert float(tensor[0]) == 5
 
 
-# ---- Python's protocols ----------------------------------------------------------------------------------------------------------
+# ---- Python's protocols --------------------------------------------------------------------------------------------------------
 DTYPES = ["bool", "int8", "uint16", "int64", "float16", "float32", "float64", "complex64", "complex128", bfloat16]
 
 
@@ -317,7 +326,8 @@ DTYPES = ["bool", "int8", "uint16", "int64", "float16", "float32", "float64", "c
 def test_pickle(backend: str, dtype: Any):
     x = array(backend, np.array([[0, 1, 2]]).astype(dtype))
     back = pickle.loads(pickle.dumps(x))
-    assert is_array_on(back, backend) and back.dtype is x.dtype
+    assert is_array_on(back, backend)
+    assert back.dtype is x.dtype
     check(back, np.asarray(x))
 
 
@@ -326,14 +336,18 @@ def test_copies(backend: str):
     for duplicate in (copy.copy(x), copy.deepcopy(x), copy.deepcopy({"a": [x]})["a"][0]):
         assert is_array_on(duplicate, backend)
         duplicate[0, 0] = 7
-        assert float(x[0, 0]) == 1 and float(duplicate[0, 0]) == 7
+        assert float(x[0, 0]) == 1
+        assert float(duplicate[0, 0]) == 7
 
 
 def test_python_numbers(backend: str):
-    assert float(array(backend, np.float32(1.5))) == 1.5 and type(float(array(backend, np.float32(1.5)))) is float
-    assert int(array(backend, np.int32(3))) == 3 and bool(array(backend, np.array(True))) is True
+    assert float(array(backend, np.float32(1.5))) == 1.5
+    assert type(float(array(backend, np.float32(1.5)))) is float
+    assert int(array(backend, np.int32(3))) == 3
+    assert bool(array(backend, np.array(True))) is True
     assert complex(array(backend, np.complex64(1 + 2j))) == 1 + 2j
-    assert [10, 20, 30][array(backend, np.int64(1))] == 20 and list(range(array(backend, np.int64(2)))) == [0, 1]
+    assert [10, 20, 30][array(backend, np.int64(1))] == 20
+    assert list(range(array(backend, np.int64(2)))) == [0, 1]
     assert type(array(backend, np.int8(3)).item()) is int
     for convert in (float, int, bool, complex):
         with pytest.raises(TypeError, match=r"only an array with no dimensions is a number, got shape \(2, 2\)"):
@@ -344,9 +358,12 @@ def test_python_numbers(backend: str):
 
 def test_iteration_and_containment(backend: str):
     x = array(backend)
-    assert len(x) == 2 and [float(tl.sum(row)) for row in x] == [3.0, 7.0]
+    assert len(x) == 2
+    assert [float(tl.sum(row)) for row in x] == [3.0, 7.0]
     assert all(is_array_on(row, backend) for row in x)
-    assert 3.0 in x and 9 not in x and array(backend, np.float32(4)) in x
+    assert 3.0 in x
+    assert 9 not in x
+    assert array(backend, np.float32(4)) in x
     scalar = array(backend, np.float32(1))
     with pytest.raises(TypeError, match="has no length"):
         len(scalar)
@@ -366,5 +383,5 @@ def test_operators_with_strangers(backend: str):
 
 def test_array_namespace(backend: str):
     assert array(backend).__array_namespace__() is tl
-    with pytest.raises(ValueError, match="api_version='2000.01' is unknown"):
+    with pytest.raises(ValueError, match=r"api_version='2000\.01' is unknown"):
         array(backend).__array_namespace__(api_version="2000.01")

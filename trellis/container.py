@@ -302,6 +302,10 @@ class Container(MutableMapping[str, Any]):
 
         return array_ufunc(ufunc, method, inputs, kwargs)
 
+    def __tf_tensor__(self, dtype: Any = None, name: str | None = None) -> Any:
+        # Else TensorFlow makes a tensor of the keys. After a TypeError it leaves tensor + Container to our operator.
+        raise TypeError("a Container is not an array; use tf.nest.map_structure, or a function of trellis")
+
     def _tree_flatten_with_keys(self) -> tuple[list[tuple[str, Any]], tree.InsertionOrder]:
         """For pytree libraries: (key, child) in sorted order, and what `_tree_unflatten` needs beside the children."""
         nodes = self._nodes

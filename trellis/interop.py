@@ -4,6 +4,8 @@ What comes out (each is tested):
 - torch.f(Array) and tensor + Array give an Array; np.ufunc(Array) and ndarray + Array give an Array, on any backend;
 - jnp.f(Array), tf.f(Array), jax.Array + Array and tf.Tensor + Array give the framework's own array, for JAX and TensorFlow ask
   only for the data;
+- tensor[Array] is beyond us on torch, which asks no index for `__torch_function__` and takes a short sequence for a tuple: write
+  tensor[x.native], or tl.asarray(tensor)[x]; JAX and TensorFlow refuse such an index;
 - np.asarray(Array), and NumPy functions that are no ufuncs, give NumPy's (`__array_function__` is left out on purpose:
   NumPy's functions have other rules than the standard's, so we do not lend them our name).
 """
@@ -70,15 +72,13 @@ def native_function(function: Callable[..., Any], args: tuple[Any, ...], kwargs:
 # ---- NumPy ---------------------------------------------------------------------------------------------------------------------
 _RENAMED = {
     "absolute": "abs", "arccos": "acos", "arccosh": "acosh", "arcsin": "asin", "arcsinh": "asinh", "arctan": "atan",
-    "arctan2": "atan2", "arctanh": "atanh", "conjugate": "conj", "degrees": "rad2deg", "invert": "bitwise_invert",
-    "left_shift": "bitwise_left_shift", "power": "pow", "psi": "digamma", "radians": "deg2rad",
-    "right_shift": "bitwise_right_shift", "rint": "round", "true_divide": "divide",
+    "arctan2": "atan2", "arctanh": "atanh", "conjugate": "conj", "invert": "bitwise_invert", "left_shift": "bitwise_left_shift",
+    "power": "pow", "psi": "digamma", "right_shift": "bitwise_right_shift", "rint": "round", "true_divide": "divide",
 }  # fmt: skip
-_SAME_NAME = """add bitwise_and bitwise_or bitwise_xor cbrt ceil copysign cos cosh deg2rad divide equal exp exp2 expm1 floor
-    floor_divide gcd greater greater_equal hypot isfinite isinf isnan lcm less less_equal log log10 log1p log2 logaddexp
-    logical_and logical_not logical_or logical_xor matmul maximum minimum multiply negative nextafter not_equal positive rad2deg
-    reciprocal remainder sign signbit sin sinh sqrt square subtract tan tanh trunc
-    erf erfc erfinv expit gammaln i0 i0e i1 i1e log_ndtr logit ndtr ndtri xlog1py xlogy"""  # the last line: scipy.special's
+_SAME_NAME = """add bitwise_and bitwise_or bitwise_xor ceil copysign cos cosh divide equal exp expm1 floor floor_divide greater
+    greater_equal hypot isfinite isinf isnan less less_equal log log10 log1p log2 logaddexp logical_and logical_not logical_or
+    logical_xor matmul maximum minimum multiply negative nextafter not_equal positive reciprocal remainder sign signbit sin sinh
+    sqrt square subtract tan tanh trunc erf erfc erfinv expit gammaln i0 logit xlogy"""  # from erf on: scipy.special's
 UFUNCS: dict[str, str] = {name: name for name in _SAME_NAME.split()} | _RENAMED
 
 
