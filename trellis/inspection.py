@@ -27,8 +27,8 @@ class NamespaceInfo:
     def default_device(self) -> str:
         return target(self._backend).default_device()
 
-    def devices(self) -> list[str]:
-        return target(self._backend).devices()
+    def devices(self) -> tuple[str, ...]:
+        return tuple(target(self._backend).devices())
 
     def default_dtypes(self, *, device: Any = None) -> dict[str, Any]:
         integer = target(self._backend).default_int()

@@ -179,6 +179,8 @@ def _fitting_mask(index: Any, axis: int, width: int, shape: tuple[int | None, ..
     interpreter = interpreters[type(index)]
     if interpreter.dtype_of(index) is dtypes.bool:
         expected, given = shape[axis : axis + width], interpreter.shape_of(index)
-        if any(e != g for e, g in zip(expected, given) if e is not None and g is not None):
+        if any(e != g and g != 0 for e, g in zip(expected, given) if e is not None and g is not None):
             raise IndexError(f"x[key]: a bool mask of shape {given} does not fit axes of shape {expected}")
+        if 0 in given and expected != given:  # the standard lets an empty mask fit any axes
+            return interpreter.constant(np.zeros(tuple(n or 0 for n in expected), dtype=np.bool_), like=index)
     return index

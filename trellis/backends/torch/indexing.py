@@ -20,6 +20,7 @@ __all__ = [
     "getitem", "index_update", "segment_max", "segment_min", "segment_sum", "setitem", "take", "take_along_axis",
 ]  # fmt: skip
 
+_index_select = unsigned.moving(torch.index_select)
 _gather = unsigned.moving(torch.take_along_dim)
 
 
@@ -36,7 +37,7 @@ def take(x: torch.Tensor, indices: torch.Tensor, *, axis: int | None) -> torch.T
         axis = 0
     (along,) = positive_axes("take", x, axis)
     flat = _positions(indices, x.shape[along]).reshape(-1)
-    taken = x.index_select(along, flat)
+    taken = _index_select(x, along, flat)
     return taken if indices.dim() == 1 else taken.reshape(*x.shape[:along], *indices.shape, *x.shape[along + 1 :])
 
 

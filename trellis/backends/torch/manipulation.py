@@ -16,6 +16,8 @@ __all__ = [
 ]  # fmt: skip
 
 _flip = moving(torch.flip)
+_index_select = moving(torch.index_select)
+_repeat_interleave = moving(torch.repeat_interleave)
 
 
 def reshape(x: torch.Tensor, *, shape: tuple[int, ...], copy: bool | None) -> torch.Tensor:
@@ -113,7 +115,7 @@ def repeat(x: torch.Tensor, repeats: Any, *, axis: int | None) -> torch.Tensor:
     (axis,) = positive_axes("repeat", x, axis)
     if isinstance(repeats, torch.Tensor):
         counts = repeats.to(torch.int64).reshape(-1) if repeats.dim() == 0 else repeats.to(torch.int64)
-        return torch.repeat_interleave(x, counts.expand(x.shape[axis]) if counts.numel() == 1 else counts, axis)
+        return _repeat_interleave(x, counts.expand(x.shape[axis]) if counts.numel() == 1 else counts, axis)
     shape = list(x.shape)
     wider = x.unsqueeze(axis + 1).expand(*shape[: axis + 1], repeats, *shape[axis + 1 :])
     shape[axis] *= repeats
@@ -124,7 +126,7 @@ def pad(x: torch.Tensor, *, pad_width: tuple[tuple[int, int], ...], mode: str, c
     if mode != "constant":
         for axis, (before, after) in enumerate(pad_width):
             if before or after:
-                x = x.index_select(axis, _padded_positions(x.shape[axis], before, after, mode, x.device))
+                x = _index_select(x, axis, _padded_positions(x.shape[axis], before, after, mode, x.device))
         return x
     widths = [n for pair in reversed(pad_width) for n in pair]  # torch counts axes from the last
     if isinstance(constant_values, (int, float)) and (constant_values == 0 or x.dtype in FLOAT):
