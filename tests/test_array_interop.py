@@ -61,18 +61,17 @@ def test_promotion_with_a_native_array_first():
         make("torch", np.uint64([1])) + array("torch", np.int64([1]))
 
 
-@pytest.mark.filterwarnings("ignore:Using a non-tuple sequence:UserWarning")
+@pytest.mark.filterwarnings("ignore:Using a non-tuple sequence:UserWarning")  # torch takes the Array for a list, then asks it
 def test_indexing_a_native_array_with_an_array(backend: str):
     native, index = make(backend, VALUES), array(backend, np.int64([1, 0]))
-    if backend == "numpy":
-        assert type(native[index]) is np.ndarray
-        check(native[index], VALUES[[1, 0]])
-    elif backend == "torch":  # a limit of torch: it asks no index for __torch_function__ and takes a short sequence for a tuple
-        check(native[index], VALUES[1, 0])
-    else:  # JAX does not ask an index for its data, and a tf.Tensor takes no arrays as indices
+    if backend in ("jax", "tensorflow"):  # JAX does not ask an index for its data, and a tf.Tensor takes no arrays as indices
         with pytest.raises((TypeError, ValueError)):
             native[index]
-    check(native[index.native] if backend != "tensorflow" else tl.take(native, index, axis=0), VALUES[[1, 0]])
+    else:
+        assert isinstance(native[index], tl.Array) is (backend == "torch")
+        check(native[index], VALUES[[1, 0]])
+        check(native[:, index], VALUES[:, [1, 0]])
+        check(native[array(backend, np.array([False, True]))], VALUES[[False, True]])
     out = tl.Array(native)[index]
     assert is_array_on(out, backend)
     check(out, VALUES[[1, 0]])

@@ -50,13 +50,12 @@ def test_backend_and_device(backend: str):
 
 @pytest.mark.parametrize("dtype", [np.dtype(np.float32), np.dtype(np.int64), bfloat16], ids=str)
 def test_long_arrays_show_their_edges(backend: str, dtype: Any):
-    assert text(backend, np.ones(2000, dtype)).endswith(
-        f", 1{'' if dtype.kind == 'i' else '.'}],\n      shape=(2000,), dtype={dtype.name})"
-    )
+    assert " ".join(text(backend, np.ones(2000, dtype)).split()).endswith(f"], shape=(2000,), dtype={dtype.name})")
     grid = (np.arange(3 * 50 * 40) % 7).reshape(3, 50, 40).astype(dtype)
     as_numpy = grid.astype(np.float32) if dtype is bfloat16 else grid
     expected = np.array2string(as_numpy, separator=", ", prefix="Array(", threshold=0)
-    assert text(backend, grid) == f"Array({expected},\n      shape=(3, 50, 40), dtype={dtype.name})"
+    shown = text(backend, grid).replace(",\n      shape", ", shape")
+    assert shown == f"Array({expected}, shape=(3, 50, 40), dtype={dtype.name})"
 
 
 def test_only_the_edges_come_to_the_host(monkeypatch: pytest.MonkeyPatch):

@@ -4,8 +4,8 @@ What comes out (each is tested):
 - torch.f(Array) and tensor + Array give an Array; np.ufunc(Array) and ndarray + Array give an Array, on any backend;
 - jnp.f(Array), tf.f(Array), jax.Array + Array and tf.Tensor + Array give the framework's own array, for JAX and TensorFlow ask
   only for the data;
-- tensor[Array] is beyond us on torch, which asks no index for `__torch_function__` and takes a short sequence for a tuple: write
-  tensor[x.native], or tl.asarray(tensor)[x]; JAX and TensorFlow refuse such an index;
+- tensor[Array] gives an Array (torch warns of a sequence as index before it asks us), ndarray[Array] an ndarray; JAX and
+  TensorFlow refuse an Array as index, so there write x[index.native];
 - np.asarray(Array), and NumPy functions that are no ufuncs, give NumPy's (`__array_function__` is left out on purpose:
   NumPy's functions have other rules than the standard's, so we do not lend them our name).
 """
