@@ -188,7 +188,8 @@ def _gather_points(x: Any, arrays: list[Any], shape: Any) -> Any:
     """x[arrays[0], arrays[1], ...] for the first axes of `x`, the arrays broadcast to `shape`."""
     points = point_indices(x, arrays, shape)
     own = shape_of(x)
-    if 0 in own[len(arrays) :] or len(arrays) > 7:  # GatherNd refuses to take rows without elements, and more than 7 axes at once
+    rows = own[len(arrays) :]
+    if 0 in rows or None in rows or len(arrays) > 7:  # GatherNd refuses rows without elements, and more than 7 axes
         check_points(points, own)
         flat = reshaped(x, (product(sizes(x)[: len(arrays)]), *sizes(x)[len(arrays) :]))
         return gen_array_ops.gather_v2(flat, flat_points(points, sizes(x)), 0)

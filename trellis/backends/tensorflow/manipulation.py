@@ -7,7 +7,7 @@ from typing import Any
 import tensorflow as tf
 from tensorflow.python.ops import gen_array_ops, gen_manip_ops, gen_math_ops
 
-from trellis.backends.tensorflow.meta import rank_of, shape_of, tensor
+from trellis.backends.tensorflow.meta import filled, rank_of, shape_of, tensor
 from trellis.backends.tensorflow.shapes import (
     broadcast,
     common_sizes,
@@ -193,7 +193,7 @@ def _pairs(pad_width: Any) -> Any:
 
 
 def _pad_constant(x: Any, pad_width: Any, value: Any) -> Any:
-    value = gen_math_ops.cast(value, x.dtype) if hasattr(value, "dtype") else tf.constant(value, x.dtype)
+    value = gen_math_ops.cast(value, x.dtype) if hasattr(value, "dtype") else filled(value, x.dtype)
     if len(pad_width) <= 6:
         return gen_array_ops.pad_v2(x, _pairs(pad_width), value)
     for axis, pair in enumerate(pad_width):  # PadV2 has kernels for 6 axes at most
