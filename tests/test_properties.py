@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import hypothesis.extra.numpy as hnp
@@ -28,8 +29,8 @@ def integers(shape: Any = SHAPES) -> Any:
 
 
 def quiet(function: Any, *args: Any, **kwargs: Any) -> Any:
-    with np.errstate(all="ignore"), np.testing.suppress_warnings() as silent:
-        silent.filter(RuntimeWarning)
+    with np.errstate(all="ignore"), warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)
         return np.asarray(function(*args, **kwargs))
 
 

@@ -13,12 +13,11 @@ from typing import Any
 from trellis.dtypes import DType, bool as bool_, common_dtype, float32, int64, integer_range
 
 _FLOATING = """acos acosh asin asinh atan atanh cos cosh divide exp expm1 log log10 log1p log2 reciprocal sin sinh sqrt tan tanh
-    expit softmax log_softmax logsumexp sinc"""
-_REAL_FLOATING = """atan2 copysign hypot logaddexp nextafter signbit erf erfc erfinv gammaln digamma i0 i0e i1 i1e logit xlogy
-    xlog1py ndtr ndtri log_ndtr softplus cbrt exp2 rsqrt deg2rad rad2deg"""
+    expit softmax log_softmax logsumexp"""
+_REAL_FLOATING = "atan2 copysign hypot logaddexp nextafter signbit erf erfc erfinv gammaln digamma i0 logit xlogy"
 _NUMERIC = "abs add conj imag multiply negative positive pow real round sign square subtract"
 _REAL = "ceil clip floor floor_divide greater greater_equal less less_equal maximum minimum remainder trunc"
-_INTEGER = "bitwise_left_shift bitwise_right_shift gcd lcm"
+_INTEGER = "bitwise_left_shift bitwise_right_shift"
 _INTEGER_OR_BOOL = "bitwise_and bitwise_invert bitwise_or bitwise_xor"
 _ANY = "equal not_equal isfinite isinf isnan isclose where logical_and logical_not logical_or logical_xor"
 

@@ -105,7 +105,8 @@ def _as_dtype(dtype: Any) -> DType:
     name = getattr(dtype, "name", None) or str(dtype)  # numpy, jax and tensorflow dtypes have a name, torch's a string
     found = DTYPES.get(name.removeprefix("torch."))
     if found is None:
-        found = DTYPES.get(np.dtype(getattr(dtype, "dtype", dtype)).name)  # numpy scalar types, "<f4", jnp.float32
+        inner = getattr(dtype, "dtype", None)  # of jnp.float32 a NumPy dtype, of np.float32 something else
+        found = DTYPES.get(np.dtype(inner if isinstance(inner, np.dtype) else dtype).name)
     if found is None:
         raise TypeError
     return found

@@ -33,7 +33,8 @@ def bitwise_and(x1: Operand, x2: Operand, /) -> AnyArray:
     """Bitwise and; logical and for bool arrays.
 
     >>> import trellis as tl
-    >>> tl.bitwise_and(EXAMPLE)
+    >>> tl.bitwise_and(tl.asarray([6, 3, -7]), tl.asarray([4, 2, 2]))
+    Array([4, 2, 0], dtype=int64, backend='numpy', device='cpu')
     """
     return find(x1, x2).bitwise_and(x1, x2)
 
@@ -42,7 +43,8 @@ def bitwise_invert(x: Operand, /) -> AnyArray:
     """Flip every bit of an integer array; logical not of a bool array.
 
     >>> import trellis as tl
-    >>> tl.bitwise_invert(EXAMPLE)
+    >>> tl.bitwise_invert(tl.asarray([0, 5]))
+    Array([-1, -6], dtype=int64, backend='numpy', device='cpu')
     """
     return interpreters[type(x)].bitwise_invert(x)
 
@@ -51,7 +53,8 @@ def bitwise_left_shift(x1: Operand, x2: Operand, /) -> AnyArray:
     """Shift the bits of x1 to the left by x2.
 
     >>> import trellis as tl
-    >>> tl.bitwise_left_shift(EXAMPLE)
+    >>> tl.bitwise_left_shift(tl.asarray([1, 3]), tl.asarray([2, 1]))
+    Array([4, 6], dtype=int64, backend='numpy', device='cpu')
     """
     return find(x1, x2).bitwise_left_shift(x1, x2)
 
@@ -60,7 +63,8 @@ def bitwise_or(x1: Operand, x2: Operand, /) -> AnyArray:
     """Bitwise or; logical or for bool arrays.
 
     >>> import trellis as tl
-    >>> tl.bitwise_or(EXAMPLE)
+    >>> tl.bitwise_or(tl.asarray([6, 3, -7]), tl.asarray([4, 2, 2]))
+    Array([ 6,  3, -5], dtype=int64, backend='numpy', device='cpu')
     """
     return find(x1, x2).bitwise_or(x1, x2)
 
@@ -69,7 +73,8 @@ def bitwise_right_shift(x1: Operand, x2: Operand, /) -> AnyArray:
     """Shift the bits of x1 to the right by x2, keeping the sign.
 
     >>> import trellis as tl
-    >>> tl.bitwise_right_shift(EXAMPLE)
+    >>> tl.bitwise_right_shift(tl.asarray([8, -8]), tl.asarray([2, 1]))
+    Array([ 2, -4], dtype=int64, backend='numpy', device='cpu')
     """
     return find(x1, x2).bitwise_right_shift(x1, x2)
 
@@ -78,7 +83,8 @@ def bitwise_xor(x1: Operand, x2: Operand, /) -> AnyArray:
     """Bitwise exclusive or.
 
     >>> import trellis as tl
-    >>> tl.bitwise_xor(EXAMPLE)
+    >>> tl.bitwise_xor(tl.asarray([6, 3, -7]), tl.asarray([4, 2, 2]))
+    Array([ 2,  1, -5], dtype=int64, backend='numpy', device='cpu')
     """
     return find(x1, x2).bitwise_xor(x1, x2)
 
@@ -87,7 +93,8 @@ def equal(x1: Operand, x2: Operand, /) -> AnyArray:
     """True where x1 == x2.
 
     >>> import trellis as tl
-    >>> tl.equal(EXAMPLE)
+    >>> tl.equal(tl.asarray([6, 3, -7]), 3)
+    Array([False,  True, False], dtype=bool, backend='numpy', device='cpu')
     """
     return find(x1, x2).equal(x1, x2)
 
@@ -96,7 +103,8 @@ def greater(x1: Operand, x2: Operand, /) -> AnyArray:
     """True where x1 > x2.
 
     >>> import trellis as tl
-    >>> tl.greater(EXAMPLE)
+    >>> tl.greater(tl.asarray([6, 3, -7]), tl.asarray([4, 2, 2]))
+    Array([ True,  True, False], dtype=bool, backend='numpy', device='cpu')
     """
     return find(x1, x2).greater(x1, x2)
 
@@ -105,7 +113,8 @@ def greater_equal(x1: Operand, x2: Operand, /) -> AnyArray:
     """True where x1 >= x2.
 
     >>> import trellis as tl
-    >>> tl.greater_equal(EXAMPLE)
+    >>> tl.greater_equal(tl.asarray([6, 3, -7]), 3)
+    Array([ True,  True, False], dtype=bool, backend='numpy', device='cpu')
     """
     return find(x1, x2).greater_equal(x1, x2)
 
@@ -114,7 +123,8 @@ def isfinite(x: Operand, /) -> AnyArray:
     """True where neither infinite nor NaN.
 
     >>> import trellis as tl
-    >>> tl.isfinite(EXAMPLE)
+    >>> tl.isfinite(tl.asarray([1.0, tl.inf, tl.nan]))
+    Array([ True, False, False], dtype=bool, backend='numpy', device='cpu')
     """
     return interpreters[type(x)].isfinite(x)
 
@@ -123,7 +133,8 @@ def isinf(x: Operand, /) -> AnyArray:
     """True where infinite.
 
     >>> import trellis as tl
-    >>> tl.isinf(EXAMPLE)
+    >>> tl.isinf(tl.asarray([1.0, tl.inf, tl.nan]))
+    Array([False,  True, False], dtype=bool, backend='numpy', device='cpu')
     """
     return interpreters[type(x)].isinf(x)
 
@@ -132,7 +143,8 @@ def isnan(x: Operand, /) -> AnyArray:
     """True where NaN.
 
     >>> import trellis as tl
-    >>> tl.isnan(EXAMPLE)
+    >>> tl.isnan(tl.asarray([1.0, tl.inf, tl.nan]))
+    Array([False, False,  True], dtype=bool, backend='numpy', device='cpu')
     """
     return interpreters[type(x)].isnan(x)
 
@@ -141,7 +153,8 @@ def less(x1: Operand, x2: Operand, /) -> AnyArray:
     """True where x1 < x2.
 
     >>> import trellis as tl
-    >>> tl.less(EXAMPLE)
+    >>> tl.less(tl.asarray([6, 3, -7]), tl.asarray([4, 2, 2]))
+    Array([False, False,  True], dtype=bool, backend='numpy', device='cpu')
     """
     return find(x1, x2).less(x1, x2)
 
@@ -150,7 +163,8 @@ def less_equal(x1: Operand, x2: Operand, /) -> AnyArray:
     """True where x1 <= x2.
 
     >>> import trellis as tl
-    >>> tl.less_equal(EXAMPLE)
+    >>> tl.less_equal(tl.asarray([6, 3, -7]), 3)
+    Array([False,  True,  True], dtype=bool, backend='numpy', device='cpu')
     """
     return find(x1, x2).less_equal(x1, x2)
 
@@ -159,7 +173,8 @@ def logical_and(x1: Operand, x2: Operand, /) -> AnyArray:
     """Logical and; numbers count as True where they are not zero.
 
     >>> import trellis as tl
-    >>> tl.logical_and(EXAMPLE)
+    >>> tl.logical_and(tl.asarray([True, False]), True)
+    Array([ True, False], dtype=bool, backend='numpy', device='cpu')
     """
     return find(x1, x2).logical_and(x1, x2)
 
@@ -168,7 +183,8 @@ def logical_not(x: Operand, /) -> AnyArray:
     """Logical not; numbers count as True where they are not zero.
 
     >>> import trellis as tl
-    >>> tl.logical_not(EXAMPLE)
+    >>> tl.logical_not(tl.asarray([True, False]))
+    Array([False,  True], dtype=bool, backend='numpy', device='cpu')
     """
     return interpreters[type(x)].logical_not(x)
 
@@ -177,7 +193,8 @@ def logical_or(x1: Operand, x2: Operand, /) -> AnyArray:
     """Logical or; numbers count as True where they are not zero.
 
     >>> import trellis as tl
-    >>> tl.logical_or(EXAMPLE)
+    >>> tl.logical_or(tl.asarray([True, False]), False)
+    Array([ True, False], dtype=bool, backend='numpy', device='cpu')
     """
     return find(x1, x2).logical_or(x1, x2)
 
@@ -186,7 +203,8 @@ def logical_xor(x1: Operand, x2: Operand, /) -> AnyArray:
     """Logical exclusive or; numbers count as True where they are not zero.
 
     >>> import trellis as tl
-    >>> tl.logical_xor(EXAMPLE)
+    >>> tl.logical_xor(tl.asarray([True, False]), True)
+    Array([False,  True], dtype=bool, backend='numpy', device='cpu')
     """
     return find(x1, x2).logical_xor(x1, x2)
 
@@ -195,7 +213,8 @@ def not_equal(x1: Operand, x2: Operand, /) -> AnyArray:
     """True where x1 != x2.
 
     >>> import trellis as tl
-    >>> tl.not_equal(EXAMPLE)
+    >>> tl.not_equal(tl.asarray([6, 3, -7]), 3)
+    Array([ True, False,  True], dtype=bool, backend='numpy', device='cpu')
     """
     return find(x1, x2).not_equal(x1, x2)
 
@@ -204,6 +223,7 @@ def signbit(x: Operand, /) -> AnyArray:
     """True where the sign bit is set, so for -0.0 too.
 
     >>> import trellis as tl
-    >>> tl.signbit(EXAMPLE)
+    >>> tl.signbit(tl.asarray([-0.0, 0.0]))
+    Array([ True, False], dtype=bool, backend='numpy', device='cpu')
     """
     return interpreters[type(x)].signbit(x)

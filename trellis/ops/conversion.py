@@ -69,6 +69,8 @@ def _from_python(obj: Any, dtype: dtypes.DType | None, device: Any, copy: bool |
         raise OverflowError(f"asarray: {error}; the dtype is {dtype or goal.default_int()}") from error
     except ValueError as error:
         raise ValueError(f"asarray: the nest of numbers has no rectangular shape; {error}") from error
+    if value.dtype.kind == "O" and all(isinstance(leaf, int) for leaf in _leaves(obj)):
+        raise OverflowError(f"asarray: {max(_leaves(obj), key=abs)} does not fit in any integer dtype; use a float")
     if value.dtype.kind in "OUSMm":
         raise TypeError(f"asarray: obj holds {value.dtype}, not numbers; expected bool, int, float or complex")
     if weak and dtype is None:
@@ -136,7 +138,8 @@ def native_from_dlpack(x: Any, device: Any, copy: bool | None, backend: str | No
     goal = source if source is not None and backend is None else target(backend)
     if goal is source:
         return source.asarray(data, dtype=None, device=device, copy=copy)
-    return goal.from_dlpack(data, device=device, copy=copy)
+    # As an Array, whose __dlpack__ takes all of the standard's arguments; TensorFlow's own refuses dl_device and max_version.
+    return goal.from_dlpack(x if source is None else Array(data), device=device, copy=copy)
 
 
 def astype(x: AnyArray, dtype: DTypeLike, /, *, copy: bool = True, device: DeviceLike = None) -> AnyArray:

@@ -59,7 +59,8 @@ def abs(x: Operand, /) -> AnyArray:
     """Absolute value, element by element; for complex numbers the magnitude.
 
     >>> import trellis as tl
-    >>> tl.abs(EXAMPLE)
+    >>> tl.abs(tl.asarray([-1.5, 0.0, 2.0]))
+    Array([1.5, 0. , 2. ], dtype=float32, backend='numpy', device='cpu')
     """
     return interpreters[type(x)].abs(x)
 
@@ -68,7 +69,8 @@ def acos(x: Operand, /) -> AnyArray:
     """Inverse cosine, in radians.
 
     >>> import trellis as tl
-    >>> tl.acos(EXAMPLE)
+    >>> tl.acos(tl.asarray([-0.5, 0.0, 0.5]))
+    Array([2.0943952, 1.5707964, 1.0471976], dtype=float32, backend='numpy', device='cpu')
     """
     return interpreters[type(x)].acos(x)
 
@@ -77,7 +79,8 @@ def acosh(x: Operand, /) -> AnyArray:
     """Inverse hyperbolic cosine.
 
     >>> import trellis as tl
-    >>> tl.acosh(EXAMPLE)
+    >>> tl.acosh(tl.asarray([1.0, 2.0]))
+    Array([0.      , 1.316958], dtype=float32, backend='numpy', device='cpu')
     """
     return interpreters[type(x)].acosh(x)
 
@@ -86,7 +89,9 @@ def add(x1: Operand, x2: Operand, /) -> AnyArray:
     """x1 + x2, broadcast.
 
     >>> import trellis as tl
-    >>> tl.add(EXAMPLE)
+    >>> tl.add(tl.asarray([[1.0], [2.0]]), tl.asarray([10.0, 20.0]))
+    Array([[11., 21.],
+           [12., 22.]], dtype=float32, backend='numpy', device='cpu')
     """
     return find(x1, x2).add(x1, x2)
 
@@ -95,7 +100,9 @@ def asin(x: Operand, /) -> AnyArray:
     """Inverse sine, in radians.
 
     >>> import trellis as tl
-    >>> tl.asin(EXAMPLE)
+    >>> tl.asin(tl.asarray([-0.5, 0.0, 0.5]))
+    Array([-0.5235988,  0.       ,  0.5235988],
+          dtype=float32, backend='numpy', device='cpu')
     """
     return interpreters[type(x)].asin(x)
 
@@ -104,7 +111,9 @@ def asinh(x: Operand, /) -> AnyArray:
     """Inverse hyperbolic sine.
 
     >>> import trellis as tl
-    >>> tl.asinh(EXAMPLE)
+    >>> tl.asinh(tl.asarray([-1.5, 0.0, 2.0]))
+    Array([-1.1947632,  0.       ,  1.4436355],
+          dtype=float32, backend='numpy', device='cpu')
     """
     return interpreters[type(x)].asinh(x)
 
@@ -113,7 +122,9 @@ def atan(x: Operand, /) -> AnyArray:
     """Inverse tangent, in radians.
 
     >>> import trellis as tl
-    >>> tl.atan(EXAMPLE)
+    >>> tl.atan(tl.asarray([-1.5, 0.0, 2.0]))
+    Array([-0.98279375,  0.        ,  1.1071488 ],
+          dtype=float32, backend='numpy', device='cpu')
     """
     return interpreters[type(x)].atan(x)
 
@@ -122,7 +133,8 @@ def atan2(x1: Operand, x2: Operand, /) -> AnyArray:
     """Angle of the point (x2, x1) in radians, in the right quadrant.
 
     >>> import trellis as tl
-    >>> tl.atan2(EXAMPLE)
+    >>> tl.atan2(tl.asarray([1.0, -1.0]), tl.asarray([0.0, -1.0]))
+    Array([ 1.5707964, -2.3561945], dtype=float32, backend='numpy', device='cpu')
     """
     return find(x1, x2).atan2(x1, x2)
 
@@ -131,7 +143,9 @@ def atanh(x: Operand, /) -> AnyArray:
     """Inverse hyperbolic tangent.
 
     >>> import trellis as tl
-    >>> tl.atanh(EXAMPLE)
+    >>> tl.atanh(tl.asarray([-0.5, 0.0, 0.5]))
+    Array([-0.54930615,  0.        ,  0.54930615],
+          dtype=float32, backend='numpy', device='cpu')
     """
     return interpreters[type(x)].atanh(x)
 
@@ -140,7 +154,8 @@ def ceil(x: Operand, /) -> AnyArray:
     """Round up to a whole number; the dtype stays.
 
     >>> import trellis as tl
-    >>> tl.ceil(EXAMPLE)
+    >>> tl.ceil(tl.asarray([-1.5, 0.0, 2.0]))
+    Array([-1.,  0.,  2.], dtype=float32, backend='numpy', device='cpu')
     """
     return interpreters[type(x)].ceil(x)
 
@@ -149,7 +164,8 @@ def clip(x: Operand, /, min: Operand | None = None, max: Operand | None = None) 
     """Bring every element into [min, max]; the dtype stays that of x. A bound may be an array, a number or None.
 
     >>> import trellis as tl
-    >>> tl.clip(EXAMPLE)
+    >>> tl.clip(tl.asarray([-1.5, 0.0, 2.0]), -1.0, 1.0)
+    Array([-1.,  0.,  1.], dtype=float32, backend='numpy', device='cpu')
     """
     return call("clip", x, min, max)
 
@@ -158,7 +174,8 @@ def conj(x: Operand, /) -> AnyArray:
     """Complex conjugate; real arrays are returned as they are.
 
     >>> import trellis as tl
-    >>> tl.conj(EXAMPLE)
+    >>> tl.conj(tl.asarray([3 + 4j]))
+    Array([3.-4.j], dtype=complex64, backend='numpy', device='cpu')
     """
     return interpreters[type(x)].conj(x)
 
@@ -167,7 +184,8 @@ def copysign(x1: Operand, x2: Operand, /) -> AnyArray:
     """The size of x1 with the sign of x2.
 
     >>> import trellis as tl
-    >>> tl.copysign(EXAMPLE)
+    >>> tl.copysign(tl.asarray([1.0, 2.0]), tl.asarray([-0.0, 3.0]))
+    Array([-1.,  2.], dtype=float32, backend='numpy', device='cpu')
     """
     return find(x1, x2).copysign(x1, x2)
 
@@ -176,7 +194,9 @@ def cos(x: Operand, /) -> AnyArray:
     """Cosine of angles in radians.
 
     >>> import trellis as tl
-    >>> tl.cos(EXAMPLE)
+    >>> tl.cos(tl.asarray([-1.5, 0.0, 2.0]))
+    Array([ 0.0707372,  1.       , -0.4161468],
+          dtype=float32, backend='numpy', device='cpu')
     """
     return interpreters[type(x)].cos(x)
 
@@ -185,7 +205,8 @@ def cosh(x: Operand, /) -> AnyArray:
     """Hyperbolic cosine.
 
     >>> import trellis as tl
-    >>> tl.cosh(EXAMPLE)
+    >>> tl.cosh(tl.asarray([-1.5, 0.0, 2.0]))
+    Array([2.3524096, 1.       , 3.7621958], dtype=float32, backend='numpy', device='cpu')
     """
     return interpreters[type(x)].cosh(x)
 
@@ -194,7 +215,8 @@ def divide(x1: Operand, x2: Operand, /) -> AnyArray:
     """x1 / x2; integers give the default float dtype.
 
     >>> import trellis as tl
-    >>> tl.divide(EXAMPLE)
+    >>> tl.divide(tl.asarray([6, 3, -7]), tl.asarray([4, 2, 2]))
+    Array([ 1.5,  1.5, -3.5], dtype=float32, backend='numpy', device='cpu')
     """
     return find(x1, x2).divide(x1, x2)
 
@@ -203,7 +225,8 @@ def exp(x: Operand, /) -> AnyArray:
     """Exponential.
 
     >>> import trellis as tl
-    >>> tl.exp(EXAMPLE)
+    >>> tl.exp(tl.asarray([0.0, 1.0]))
+    Array([1.      , 2.718282], dtype=float32, backend='numpy', device='cpu')
     """
     return interpreters[type(x)].exp(x)
 
@@ -212,7 +235,8 @@ def expm1(x: Operand, /) -> AnyArray:
     """exp(x) - 1, exact for small x.
 
     >>> import trellis as tl
-    >>> tl.expm1(EXAMPLE)
+    >>> tl.expm1(tl.asarray([0.0, 1e-6]))
+    Array([0.0000000e+00, 1.0000005e-06], dtype=float32, backend='numpy', device='cpu')
     """
     return interpreters[type(x)].expm1(x)
 
@@ -221,7 +245,8 @@ def floor(x: Operand, /) -> AnyArray:
     """Round down to a whole number; the dtype stays.
 
     >>> import trellis as tl
-    >>> tl.floor(EXAMPLE)
+    >>> tl.floor(tl.asarray([-1.5, 0.0, 2.0]))
+    Array([-2.,  0.,  2.], dtype=float32, backend='numpy', device='cpu')
     """
     return interpreters[type(x)].floor(x)
 
@@ -230,7 +255,8 @@ def floor_divide(x1: Operand, x2: Operand, /) -> AnyArray:
     """x1 / x2 rounded down.
 
     >>> import trellis as tl
-    >>> tl.floor_divide(EXAMPLE)
+    >>> tl.floor_divide(tl.asarray([6, 3, -7]), tl.asarray([4, 2, 2]))
+    Array([ 1,  1, -4], dtype=int64, backend='numpy', device='cpu')
     """
     return find(x1, x2).floor_divide(x1, x2)
 
@@ -239,7 +265,8 @@ def hypot(x1: Operand, x2: Operand, /) -> AnyArray:
     """sqrt(x1**2 + x2**2) without overflow.
 
     >>> import trellis as tl
-    >>> tl.hypot(EXAMPLE)
+    >>> tl.hypot(tl.asarray([3.0]), tl.asarray([4.0]))
+    Array([5.], dtype=float32, backend='numpy', device='cpu')
     """
     return find(x1, x2).hypot(x1, x2)
 
@@ -248,7 +275,8 @@ def imag(x: Operand, /) -> AnyArray:
     """Imaginary part; zeros for a real array.
 
     >>> import trellis as tl
-    >>> tl.imag(EXAMPLE)
+    >>> tl.imag(tl.asarray([3 + 4j]))
+    Array([4.], dtype=float32, backend='numpy', device='cpu')
     """
     return interpreters[type(x)].imag(x)
 
@@ -257,7 +285,9 @@ def log(x: Operand, /) -> AnyArray:
     """Natural logarithm.
 
     >>> import trellis as tl
-    >>> tl.log(EXAMPLE)
+    >>> tl.log(tl.asarray([0.5, 1.0, 4.0]))
+    Array([-0.6931472,  0.       ,  1.3862944],
+          dtype=float32, backend='numpy', device='cpu')
     """
     return interpreters[type(x)].log(x)
 
@@ -266,7 +296,8 @@ def log10(x: Operand, /) -> AnyArray:
     """Logarithm to base 10.
 
     >>> import trellis as tl
-    >>> tl.log10(EXAMPLE)
+    >>> tl.log10(tl.asarray([1.0, 100.0]))
+    Array([0., 2.], dtype=float32, backend='numpy', device='cpu')
     """
     return interpreters[type(x)].log10(x)
 
@@ -275,7 +306,8 @@ def log1p(x: Operand, /) -> AnyArray:
     """log(1 + x), exact for small x.
 
     >>> import trellis as tl
-    >>> tl.log1p(EXAMPLE)
+    >>> tl.log1p(tl.asarray([0.0, 1e-6]))
+    Array([0.000000e+00, 9.999995e-07], dtype=float32, backend='numpy', device='cpu')
     """
     return interpreters[type(x)].log1p(x)
 
@@ -284,7 +316,8 @@ def log2(x: Operand, /) -> AnyArray:
     """Logarithm to base 2.
 
     >>> import trellis as tl
-    >>> tl.log2(EXAMPLE)
+    >>> tl.log2(tl.asarray([0.5, 1.0, 4.0]))
+    Array([-1.,  0.,  2.], dtype=float32, backend='numpy', device='cpu')
     """
     return interpreters[type(x)].log2(x)
 
@@ -293,7 +326,8 @@ def maximum(x1: Operand, x2: Operand, /) -> AnyArray:
     """The larger of the two; NaN if either is.
 
     >>> import trellis as tl
-    >>> tl.maximum(EXAMPLE)
+    >>> tl.maximum(tl.asarray([-1.5, 0.0, 2.0]), 0.0)
+    Array([0., 0., 2.], dtype=float32, backend='numpy', device='cpu')
     """
     return find(x1, x2).maximum(x1, x2)
 
@@ -302,7 +336,8 @@ def minimum(x1: Operand, x2: Operand, /) -> AnyArray:
     """The smaller of the two; NaN if either is.
 
     >>> import trellis as tl
-    >>> tl.minimum(EXAMPLE)
+    >>> tl.minimum(tl.asarray([-1.5, 0.0, 2.0]), 0.0)
+    Array([-1.5,  0. ,  0. ], dtype=float32, backend='numpy', device='cpu')
     """
     return find(x1, x2).minimum(x1, x2)
 
@@ -311,7 +346,8 @@ def multiply(x1: Operand, x2: Operand, /) -> AnyArray:
     """x1 * x2, broadcast.
 
     >>> import trellis as tl
-    >>> tl.multiply(EXAMPLE)
+    >>> tl.multiply(tl.asarray([-1.5, 0.0, 2.0]), 2.0)
+    Array([-3.,  0.,  4.], dtype=float32, backend='numpy', device='cpu')
     """
     return find(x1, x2).multiply(x1, x2)
 
@@ -320,7 +356,8 @@ def negative(x: Operand, /) -> AnyArray:
     """Change the sign.
 
     >>> import trellis as tl
-    >>> tl.negative(EXAMPLE)
+    >>> tl.negative(tl.asarray([-1.5, 0.0, 2.0]))
+    Array([ 1.5, -0. , -2. ], dtype=float32, backend='numpy', device='cpu')
     """
     return interpreters[type(x)].negative(x)
 
@@ -329,7 +366,8 @@ def nextafter(x1: Operand, x2: Operand, /) -> AnyArray:
     """The next representable number after x1 in the direction of x2.
 
     >>> import trellis as tl
-    >>> tl.nextafter(EXAMPLE)
+    >>> tl.nextafter(tl.asarray([1.0]), tl.asarray([2.0])) > 1.0
+    Array([ True], dtype=bool, backend='numpy', device='cpu')
     """
     return find(x1, x2).nextafter(x1, x2)
 
@@ -338,7 +376,8 @@ def positive(x: Operand, /) -> AnyArray:
     """The array itself, for numeric dtypes.
 
     >>> import trellis as tl
-    >>> tl.positive(EXAMPLE)
+    >>> tl.positive(tl.asarray([-1.5, 0.0, 2.0]))
+    Array([-1.5,  0. ,  2. ], dtype=float32, backend='numpy', device='cpu')
     """
     return interpreters[type(x)].positive(x)
 
@@ -347,7 +386,8 @@ def pow(x1: Operand, x2: Operand, /) -> AnyArray:
     """x1 to the power of x2.
 
     >>> import trellis as tl
-    >>> tl.pow(EXAMPLE)
+    >>> tl.pow(tl.asarray([0.5, 1.0, 4.0]), 2)
+    Array([ 0.25,  1.  , 16.  ], dtype=float32, backend='numpy', device='cpu')
     """
     return find(x1, x2).pow(x1, x2)
 
@@ -356,7 +396,8 @@ def real(x: Operand, /) -> AnyArray:
     """Real part; a real array is returned as it is.
 
     >>> import trellis as tl
-    >>> tl.real(EXAMPLE)
+    >>> tl.real(tl.asarray([3 + 4j]))
+    Array([3.], dtype=float32, backend='numpy', device='cpu')
     """
     return interpreters[type(x)].real(x)
 
@@ -365,7 +406,8 @@ def reciprocal(x: Operand, /) -> AnyArray:
     """1 / x.
 
     >>> import trellis as tl
-    >>> tl.reciprocal(EXAMPLE)
+    >>> tl.reciprocal(tl.asarray([0.5, 1.0, 4.0]))
+    Array([2.  , 1.  , 0.25], dtype=float32, backend='numpy', device='cpu')
     """
     return interpreters[type(x)].reciprocal(x)
 
@@ -374,7 +416,8 @@ def remainder(x1: Operand, x2: Operand, /) -> AnyArray:
     """Remainder of floor division; it has the sign of x2.
 
     >>> import trellis as tl
-    >>> tl.remainder(EXAMPLE)
+    >>> tl.remainder(tl.asarray([6, 3, -7]), tl.asarray([4, 2, 2]))
+    Array([2, 1, 1], dtype=int64, backend='numpy', device='cpu')
     """
     return find(x1, x2).remainder(x1, x2)
 
@@ -383,7 +426,8 @@ def round(x: Operand, /) -> AnyArray:
     """Round to the nearest whole number, halves to the even one.
 
     >>> import trellis as tl
-    >>> tl.round(EXAMPLE)
+    >>> tl.round(tl.asarray([0.5, 1.5, 2.4]))
+    Array([0., 2., 2.], dtype=float32, backend='numpy', device='cpu')
     """
     return interpreters[type(x)].round(x)
 
@@ -392,7 +436,8 @@ def sign(x: Operand, /) -> AnyArray:
     """-1, 0 or 1 by the sign; for complex numbers x / abs(x).
 
     >>> import trellis as tl
-    >>> tl.sign(EXAMPLE)
+    >>> tl.sign(tl.asarray([-1.5, 0.0, 2.0]))
+    Array([-1.,  0.,  1.], dtype=float32, backend='numpy', device='cpu')
     """
     return interpreters[type(x)].sign(x)
 
@@ -401,7 +446,9 @@ def sin(x: Operand, /) -> AnyArray:
     """Sine of angles in radians.
 
     >>> import trellis as tl
-    >>> tl.sin(EXAMPLE)
+    >>> tl.sin(tl.asarray([-1.5, 0.0, 2.0]))
+    Array([-0.997495 ,  0.       ,  0.9092974],
+          dtype=float32, backend='numpy', device='cpu')
     """
     return interpreters[type(x)].sin(x)
 
@@ -410,7 +457,9 @@ def sinh(x: Operand, /) -> AnyArray:
     """Hyperbolic sine.
 
     >>> import trellis as tl
-    >>> tl.sinh(EXAMPLE)
+    >>> tl.sinh(tl.asarray([-1.5, 0.0, 2.0]))
+    Array([-2.1292794,  0.       ,  3.6268604],
+          dtype=float32, backend='numpy', device='cpu')
     """
     return interpreters[type(x)].sinh(x)
 
@@ -419,7 +468,9 @@ def sqrt(x: Operand, /) -> AnyArray:
     """Square root.
 
     >>> import trellis as tl
-    >>> tl.sqrt(EXAMPLE)
+    >>> tl.sqrt(tl.asarray([0.5, 1.0, 4.0]))
+    Array([0.70710677, 1.        , 2.        ],
+          dtype=float32, backend='numpy', device='cpu')
     """
     return interpreters[type(x)].sqrt(x)
 
@@ -428,7 +479,8 @@ def square(x: Operand, /) -> AnyArray:
     """x * x.
 
     >>> import trellis as tl
-    >>> tl.square(EXAMPLE)
+    >>> tl.square(tl.asarray([-1.5, 0.0, 2.0]))
+    Array([2.25, 0.  , 4.  ], dtype=float32, backend='numpy', device='cpu')
     """
     return interpreters[type(x)].square(x)
 
@@ -437,7 +489,8 @@ def subtract(x1: Operand, x2: Operand, /) -> AnyArray:
     """x1 - x2, broadcast.
 
     >>> import trellis as tl
-    >>> tl.subtract(EXAMPLE)
+    >>> tl.subtract(tl.asarray([-1.5, 0.0, 2.0]), 1.0)
+    Array([-2.5, -1. ,  1. ], dtype=float32, backend='numpy', device='cpu')
     """
     return find(x1, x2).subtract(x1, x2)
 
@@ -446,7 +499,9 @@ def tan(x: Operand, /) -> AnyArray:
     """Tangent of angles in radians.
 
     >>> import trellis as tl
-    >>> tl.tan(EXAMPLE)
+    >>> tl.tan(tl.asarray([-1.5, 0.0, 2.0]))
+    Array([-14.10142  ,   0.       ,  -2.1850398],
+          dtype=float32, backend='numpy', device='cpu')
     """
     return interpreters[type(x)].tan(x)
 
@@ -455,7 +510,9 @@ def tanh(x: Operand, /) -> AnyArray:
     """Hyperbolic tangent.
 
     >>> import trellis as tl
-    >>> tl.tanh(EXAMPLE)
+    >>> tl.tanh(tl.asarray([-1.5, 0.0, 2.0]))
+    Array([-0.9051482,  0.       ,  0.9640276],
+          dtype=float32, backend='numpy', device='cpu')
     """
     return interpreters[type(x)].tanh(x)
 
@@ -464,6 +521,7 @@ def trunc(x: Operand, /) -> AnyArray:
     """Round towards zero; the dtype stays.
 
     >>> import trellis as tl
-    >>> tl.trunc(EXAMPLE)
+    >>> tl.trunc(tl.asarray([-1.5, 0.0, 2.0]))
+    Array([-1.,  0.,  2.], dtype=float32, backend='numpy', device='cpu')
     """
     return interpreters[type(x)].trunc(x)

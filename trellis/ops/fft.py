@@ -32,74 +32,144 @@ def _many(op: str, x: AnyArray, s: Sequence[int] | None, axes: Sequence[int] | N
 
 
 def fft(x: AnyArray, /, *, n: int | None = None, axis: int = -1, norm: str = "backward") -> AnyArray:
-    """Discrete Fourier transform along one axis, cut or zero-padded to `n` points."""
+    """Discrete Fourier transform along one axis, cut or zero-padded to `n` points.
+
+    >>> import trellis as tl
+    >>> tl.fft.fft(tl.asarray([1.0, 0.0, 0.0, 0.0]))
+    Array([1.+0.j, 1.+0.j, 1.+0.j, 1.+0.j], dtype=complex64, backend='numpy', device='cpu')
+    """
     return _one("fft", x, n, axis, norm)
 
 
 def ifft(x: AnyArray, /, *, n: int | None = None, axis: int = -1, norm: str = "backward") -> AnyArray:
-    """Inverse of `fft`."""
+    """Inverse of `fft`.
+
+    >>> import trellis as tl
+    >>> tl.fft.ifft(tl.ones(4)).shape
+    (4,)
+    """
     return _one("ifft", x, n, axis, norm)
 
 
 def rfft(x: AnyArray, /, *, n: int | None = None, axis: int = -1, norm: str = "backward") -> AnyArray:
-    """Transform of real input: the n // 2 + 1 points that determine the rest."""
+    """Transform of real input: the n // 2 + 1 points that determine the rest.
+
+    >>> import trellis as tl
+    >>> tl.fft.rfft(tl.ones(6)).shape
+    (4,)
+    """
     return _one("rfft", x, n, axis, norm)
 
 
 def irfft(x: AnyArray, /, *, n: int | None = None, axis: int = -1, norm: str = "backward") -> AnyArray:
-    """Inverse of `rfft`; real output of `n` points, by default 2 * (size - 1)."""
+    """Inverse of `rfft`; real output of `n` points, by default 2 * (size - 1).
+
+    >>> import trellis as tl
+    >>> tl.fft.irfft(tl.ones(4), n=6).shape
+    (6,)
+    """
     return _one("irfft", x, n, axis, norm)
 
 
 def hfft(x: AnyArray, /, *, n: int | None = None, axis: int = -1, norm: str = "backward") -> AnyArray:
-    """Transform of a signal with Hermitian symmetry, of which half is given; real output."""
+    """Transform of a signal with Hermitian symmetry, of which half is given; real output.
+
+    >>> import trellis as tl
+    >>> tl.fft.hfft(tl.ones(4)).dtype
+    trellis.float32
+    """
     return _one("hfft", x, n, axis, norm)
 
 
 def ihfft(x: AnyArray, /, *, n: int | None = None, axis: int = -1, norm: str = "backward") -> AnyArray:
-    """Inverse of `hfft`."""
+    """Inverse of `hfft`.
+
+    >>> import trellis as tl
+    >>> tl.fft.ihfft(tl.ones(6)).shape
+    (4,)
+    """
     return _one("ihfft", x, n, axis, norm)
 
 
 def fftn(x: AnyArray, /, *, s: Sequence[int] | None = None, axes: Sequence[int] | None = None, norm: str = "backward") -> AnyArray:
-    """Transform along several axes, by default all."""
+    """Transform along several axes, by default all.
+
+    >>> import trellis as tl
+    >>> tl.fft.fftn(tl.ones((2, 2)))[0, 0]
+    Array(4.+0.j, dtype=complex64, backend='numpy', device='cpu')
+    """
     return _many("fftn", x, s, axes, norm)
 
 
 def ifftn(x: AnyArray, /, *, s: Sequence[int] | None = None, axes: Sequence[int] | None = None, norm: str = "backward") -> AnyArray:
-    """Inverse of `fftn`."""
+    """Inverse of `fftn`.
+
+    >>> import trellis as tl
+    >>> tl.fft.ifftn(tl.ones((2, 2)))[0, 0]
+    Array(1.+0.j, dtype=complex64, backend='numpy', device='cpu')
+    """
     return _many("ifftn", x, s, axes, norm)
 
 
 def rfftn(x: AnyArray, /, *, s: Sequence[int] | None = None, axes: Sequence[int] | None = None, norm: str = "backward") -> AnyArray:
-    """Transform of real input along several axes; the last is halved as in `rfft`."""
+    """Transform of real input along several axes; the last is halved as in `rfft`.
+
+    >>> import trellis as tl
+    >>> tl.fft.rfftn(tl.ones((4, 6))).shape
+    (4, 4)
+    """
     return _many("rfftn", x, s, axes, norm)
 
 
 def irfftn(x: AnyArray, /, *, s: Sequence[int] | None = None, axes: Sequence[int] | None = None, norm: str = "backward") -> AnyArray:
-    """Inverse of `rfftn`; real output."""
+    """Inverse of `rfftn`; real output.
+
+    >>> import trellis as tl
+    >>> tl.fft.irfftn(tl.ones((4, 4))).shape
+    (4, 6)
+    """
     return _many("irfftn", x, s, axes, norm)
 
 
 def fftshift(x: AnyArray, /, *, axes: int | Sequence[int] | None = None) -> AnyArray:
-    """Move frequency zero to the middle."""
+    """Move frequency zero to the middle.
+
+    >>> import trellis as tl
+    >>> tl.fft.fftshift(tl.arange(4))
+    Array([2, 3, 0, 1], dtype=int64, backend='numpy', device='cpu')
+    """
     return call("fftshift", x, axes=as_axes("fftshift", axes, "axes"))
 
 
 def ifftshift(x: AnyArray, /, *, axes: int | Sequence[int] | None = None) -> AnyArray:
-    """Inverse of `fftshift`."""
+    """Inverse of `fftshift`.
+
+    >>> import trellis as tl
+    >>> tl.fft.ifftshift(tl.arange(4))
+    Array([2, 3, 0, 1], dtype=int64, backend='numpy', device='cpu')
+    """
     return call("ifftshift", x, axes=as_axes("ifftshift", axes, "axes"))
 
 
 def fftfreq(
     n: int, /, *, d: float = 1.0, dtype: DTypeLike = None, device: DeviceLike = None, backend: str | None = None
 ) -> AnyArray:
-    """Frequencies of the points of `fft` for a sample spacing `d`."""
+    """Frequencies of the points of `fft` for a sample spacing `d`.
+
+    >>> import trellis as tl
+    >>> tl.fft.fftfreq(4)
+    Array([ 0.  ,  0.25, -0.5 , -0.25], dtype=float32, backend='numpy', device='cpu')
+    """
     return create("fftfreq", backend, dtype, device, "float32", n=integer("fftfreq", "n", n), d=d)
 
 
 def rfftfreq(
     n: int, /, *, d: float = 1.0, dtype: DTypeLike = None, device: DeviceLike = None, backend: str | None = None
 ) -> AnyArray:
-    """Frequencies of the points of `rfft` for a sample spacing `d`."""
+    """Frequencies of the points of `rfft` for a sample spacing `d`.
+
+    >>> import trellis as tl
+    >>> tl.fft.rfftfreq(4)
+    Array([0.  , 0.25, 0.5 ], dtype=float32, backend='numpy', device='cpu')
+    """
     return create("rfftfreq", backend, dtype, device, "float32", n=integer("rfftfreq", "n", n), d=d)

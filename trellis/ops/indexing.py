@@ -20,17 +20,32 @@ ARRAY = "array"  # stands in a canonical key for an index array, which travels a
 
 
 def take(x: AnyArray, indices: AnyArray, /, *, axis: int | None = None) -> AnyArray:
-    """Elements of `x` at `indices` along `axis` (may be left out for 1-d); negative indices count from the end."""
+    """Elements of `x` at `indices` along `axis` (may be left out for 1-d); negative indices count from the end.
+
+    >>> import trellis as tl
+    >>> tl.take(tl.asarray([10, 20, 30]), tl.asarray([2, 0]))
+    Array([30, 10], dtype=int64, backend='numpy', device='cpu')
+    """
     return call("take", x, indices, axis=axes("take", axis))
 
 
 def take_along_axis(x: AnyArray, indices: AnyArray, /, *, axis: int = -1) -> AnyArray:
-    """Elements of `x` at `indices`, which has the same number of axes, along `axis`: what `argsort` and `argmax` return."""
+    """Elements of `x` at `indices`, which has the same number of axes, along `axis`: what `argsort` and `argmax` return.
+
+    >>> import trellis as tl
+    >>> tl.take_along_axis(tl.asarray([[3, 1]]), tl.asarray([[1, 0]]), axis=1)
+    Array([[1, 3]], dtype=int64, backend='numpy', device='cpu')
+    """
     return call("take_along_axis", x, indices, axis=one_axis("take_along_axis", axis))
 
 
 def gather(x: AnyArray, indices: AnyArray, /, *, batch_dims: int = 0) -> AnyArray:
-    """Slices of `x` at the index tuples in the last axis of `indices`, after `batch_dims` common leading axes."""
+    """Slices of `x` at the index tuples in the last axis of `indices`, after `batch_dims` common leading axes.
+
+    >>> import trellis as tl
+    >>> tl.gather(tl.asarray([[1, 2], [3, 4]]), tl.asarray([[0, 1], [1, 1]]))
+    Array([2, 4], dtype=int64, backend='numpy', device='cpu')
+    """
     return call("gather", x, indices, batch_dims=integer("gather", "batch_dims", batch_dims))
 
 
@@ -38,23 +53,42 @@ def scatter(indices: AnyArray, updates: AnyArray, /, shape: tuple[int, ...], *, 
     """Zeros of `shape` with `updates` put at the index tuples in the last axis of `indices`: the reverse of `gather`.
 
     Where several updates meet, `mode` "add" sums them; "set" keeps one of them; "max" and "min" the largest and smallest.
+
+    >>> import trellis as tl
+    >>> tl.scatter(tl.asarray([[1], [1], [3]]), tl.asarray([1.0, 2.0, 3.0]), (4,))
+    Array([0., 3., 0., 3.], dtype=float32, backend='numpy', device='cpu')
     """
     mode = choice("scatter", "mode", mode, ("add", "set", "max", "min"))
     return call("scatter", indices, updates, shape=tuple(shape), mode=mode)
 
 
 def segment_sum(x: AnyArray, segment_ids: AnyArray, /, *, num_segments: int | None = None) -> AnyArray:
-    """Sum the rows of `x` that have the same id; ids need not be sorted. Give `num_segments` to compile."""
+    """Sum the rows of `x` that have the same id; ids need not be sorted. Give `num_segments` to compile.
+
+    >>> import trellis as tl
+    >>> tl.segment_sum(tl.asarray([1.0, 2.0, 3.0]), tl.asarray([0, 1, 0]), num_segments=2)
+    Array([4., 2.], dtype=float32, backend='numpy', device='cpu')
+    """
     return call("segment_sum", x, segment_ids, num_segments=num_segments)
 
 
 def segment_max(x: AnyArray, segment_ids: AnyArray, /, *, num_segments: int | None = None) -> AnyArray:
-    """Largest of the rows of `x` that have the same id; the lowest value of the dtype for an id without rows."""
+    """Largest of the rows of `x` that have the same id; for an id without rows -inf, or the lowest integer.
+
+    >>> import trellis as tl
+    >>> tl.segment_max(tl.asarray([1.0, 2.0, 3.0]), tl.asarray([0, 1, 0]), num_segments=2)
+    Array([3., 2.], dtype=float32, backend='numpy', device='cpu')
+    """
     return call("segment_max", x, segment_ids, num_segments=num_segments)
 
 
 def segment_min(x: AnyArray, segment_ids: AnyArray, /, *, num_segments: int | None = None) -> AnyArray:
-    """Smallest of the rows of `x` that have the same id; the highest value of the dtype for an id without rows."""
+    """Smallest of the rows of `x` that have the same id; for an id without rows inf, or the highest integer.
+
+    >>> import trellis as tl
+    >>> tl.segment_min(tl.asarray([1.0, 2.0, 3.0]), tl.asarray([0, 1, 0]), num_segments=2)
+    Array([1., 2.], dtype=float32, backend='numpy', device='cpu')
+    """
     return call("segment_min", x, segment_ids, num_segments=num_segments)
 
 
@@ -74,6 +108,10 @@ class at:
     """Updates that leave `x` as it was: `tl.at(x)[key].set(value)` returns a new array; `add`, `multiply`, `min`, `max` alike.
 
     Indices that occur more than once count each time (but for `set`). Works under jit and is differentiable.
+
+    >>> import trellis as tl
+    >>> tl.at(tl.zeros(3))[1:].add(2.0)
+    Array([0., 2., 2.], dtype=float32, backend='numpy', device='cpu')
     """
 
     __slots__ = ("_x", "_spec", "_indices")

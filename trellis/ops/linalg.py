@@ -50,17 +50,32 @@ class LstsqResult(NamedTuple):
 
 
 def matmul(x1: AnyArray, x2: AnyArray, /) -> AnyArray:
-    """Matrix product of the last two axes, batches broadcast; 1-d operands are vectors."""
+    """Matrix product of the last two axes, batches broadcast; 1-d operands are vectors.
+
+    >>> import trellis as tl
+    >>> tl.matmul(tl.asarray([[1, 2], [3, 4]]), tl.asarray([1, 1]))
+    Array([3, 7], dtype=int64, backend='numpy', device='cpu')
+    """
     return find(x1, x2).matmul(x1, x2)
 
 
 def matrix_transpose(x: AnyArray, /) -> AnyArray:
-    """Swap the last two axes."""
+    """Swap the last two axes.
+
+    >>> import trellis as tl
+    >>> tl.matrix_transpose(tl.zeros((2, 3, 4))).shape
+    (2, 4, 3)
+    """
     return call("matrix_transpose", x)
 
 
 def tensordot(x1: AnyArray, x2: AnyArray, /, *, axes: int | tuple[Sequence[int], Sequence[int]] = 2) -> AnyArray:
-    """Sum products over the last `axes` axes of `x1` and the first of `x2`, or over the two given lists of axes."""
+    """Sum products over the last `axes` axes of `x1` and the first of `x2`, or over the two given lists of axes.
+
+    >>> import trellis as tl
+    >>> tl.tensordot(tl.ones((2, 3)), tl.ones((3, 4)), axes=1).shape
+    (2, 4)
+    """
     if isinstance(axes, int):
         if axes < 0:
             raise ValueError(f"tensordot: axes={axes} is negative; it must be 0 or more")
@@ -72,137 +87,277 @@ def tensordot(x1: AnyArray, x2: AnyArray, /, *, axes: int | tuple[Sequence[int],
 
 
 def vecdot(x1: AnyArray, x2: AnyArray, /, *, axis: int = -1) -> AnyArray:
-    """Sum of conj(x1) * x2 along `axis`."""
+    """Sum of conj(x1) * x2 along `axis`.
+
+    >>> import trellis as tl
+    >>> tl.vecdot(tl.asarray([1, 2]), tl.asarray([3, 4]))
+    Array(11, dtype=int64, backend='numpy', device='cpu')
+    """
     return call("vecdot", x1, x2, axis=one_axis("vecdot", axis))
 
 
 def outer(x1: AnyArray, x2: AnyArray, /) -> AnyArray:
-    """All products of the elements of two 1-d arrays."""
+    """All products of the elements of two 1-d arrays.
+
+    >>> import trellis as tl
+    >>> tl.outer(tl.asarray([1, 2]), tl.asarray([3, 4]))
+    Array([[3, 4],
+           [6, 8]], dtype=int64, backend='numpy', device='cpu')
+    """
     return call("outer", x1, x2)
 
 
 def cross(x1: AnyArray, x2: AnyArray, /, *, axis: int = -1) -> AnyArray:
-    """Cross product of 3-element vectors along `axis`."""
+    """Cross product of 3-element vectors along `axis`.
+
+    >>> import trellis as tl
+    >>> tl.linalg.cross(tl.asarray([1, 0, 0]), tl.asarray([0, 1, 0]))
+    Array([0, 0, 1], dtype=int64, backend='numpy', device='cpu')
+    """
     return call("cross", x1, x2, axis=one_axis("cross", axis))
 
 
 def diagonal(x: AnyArray, /, *, offset: int = 0) -> AnyArray:
-    """The diagonal of each matrix, as the last axis."""
+    """The diagonal of each matrix, as the last axis.
+
+    >>> import trellis as tl
+    >>> tl.linalg.diagonal(tl.asarray([[1, 2], [3, 4]]))
+    Array([1, 4], dtype=int64, backend='numpy', device='cpu')
+    """
     return call("diagonal", x, offset=integer("diagonal", "offset", offset))
 
 
 def trace(x: AnyArray, /, *, offset: int = 0, dtype: DTypeLike = None) -> AnyArray:
-    """Sum of the diagonal of each matrix."""
+    """Sum of the diagonal of each matrix.
+
+    >>> import trellis as tl
+    >>> tl.linalg.trace(tl.asarray([[1, 2], [3, 4]]))
+    Array(5, dtype=int64, backend='numpy', device='cpu')
+    """
     return call("trace", x, offset=integer("trace", "offset", offset), dtype=optional_dtype(dtype))
 
 
 def det(x: AnyArray, /) -> AnyArray:
-    """Determinant of each square matrix."""
+    """Determinant of each square matrix.
+
+    >>> import trellis as tl
+    >>> tl.linalg.det(tl.asarray([[2.0, 0.0], [0.0, 3.0]]))
+    Array(6., dtype=float32, backend='numpy', device='cpu')
+    """
     return call("det", x)
 
 
 def slogdet(x: AnyArray, /) -> SlogdetResult:
-    """Sign and logarithm of the absolute value of the determinant."""
+    """Sign and logarithm of the absolute value of the determinant.
+
+    >>> import trellis as tl
+    >>> tl.linalg.slogdet(tl.asarray([[-1.0, 0.0], [0.0, 1.0]])).sign
+    Array(-1., dtype=float32, backend='numpy', device='cpu')
+    """
     return SlogdetResult(*call("slogdet", x))
 
 
 def inv(x: AnyArray, /) -> AnyArray:
-    """Inverse of each square matrix; LinAlgError if one is singular."""
+    """Inverse of each square matrix; LinAlgError if one is singular.
+
+    >>> import trellis as tl
+    >>> tl.linalg.inv(tl.asarray([[2.0, 0.0], [0.0, 4.0]]))
+    Array([[0.5 , 0.  ],
+           [0.  , 0.25]], dtype=float32, backend='numpy', device='cpu')
+    """
     return call("inv", x)
 
 
 def pinv(x: AnyArray, /, *, rtol: float | AnyArray | None = None) -> AnyArray:
-    """Moore-Penrose inverse; singular values below rtol * largest count as zero."""
+    """Moore-Penrose inverse; singular values below rtol * largest count as zero.
+
+    >>> import trellis as tl
+    >>> tl.linalg.pinv(tl.asarray([[2.0], [0.0]]))
+    Array([[0.5, 0. ]], dtype=float32, backend='numpy', device='cpu')
+    """
     return call("pinv", x, rtol)
 
 
 def solve(x1: AnyArray, x2: AnyArray, /) -> AnyArray:
-    """Solve x1 @ y = x2; `x2` is a vector if it is 1-d, else (a batch of) matrices. LinAlgError if singular."""
+    """Solve x1 @ y = x2; `x2` is a vector if it is 1-d, else (a batch of) matrices. LinAlgError if singular.
+
+    >>> import trellis as tl
+    >>> tl.linalg.solve(tl.asarray([[2.0, 0.0], [0.0, 4.0]]), tl.asarray([2.0, 2.0]))
+    Array([1. , 0.5], dtype=float32, backend='numpy', device='cpu')
+    """
     return call("solve", x1, x2)
 
 
 def solve_triangular(x1: AnyArray, x2: AnyArray, /, *, lower: bool = False, trans: str = "N", unit_diagonal: bool = False) -> AnyArray:
-    """Solve x1 @ y = x2 for a triangular `x1`, of which the other half is not read; `trans` "T" or "C" solves with its (conjugate) transpose."""
+    """Solve x1 @ y = x2 for a triangular `x1`, of which the other half is not read; `trans` "T" or "C" solves with its (conjugate) transpose.
+
+    >>> import trellis as tl
+    >>> tl.linalg.solve_triangular(tl.asarray([[2.0, 0.0], [2.0, 4.0]]), tl.asarray([2.0, 6.0]), lower=True)
+    Array([1., 1.], dtype=float32, backend='numpy', device='cpu')
+    """
     trans = choice("solve_triangular", "trans", trans, ("N", "T", "C"))
     return call("solve_triangular", x1, x2, lower=lower, trans=trans, unit_diagonal=unit_diagonal)
 
 
 def lstsq(x1: AnyArray, x2: AnyArray, /, *, rtol: float | None = None) -> LstsqResult:
-    """Least-squares solution of x1 @ y = x2 with the smallest norm, residual sums, rank, and singular values of `x1`."""
+    """Least-squares solution of x1 @ y = x2 with the smallest norm, residual sums, rank, and singular values of `x1`.
+
+    >>> import trellis as tl
+    >>> tl.linalg.lstsq(tl.asarray([[1.0], [1.0]]), tl.asarray([[1.0], [3.0]])).solution
+    Array([[1.9999999]], dtype=float32, backend='numpy', device='cpu')
+    """
     return LstsqResult(*call("lstsq", x1, x2, rtol=rtol))
 
 
 def cholesky(x: AnyArray, /, *, upper: bool = False) -> AnyArray:
-    """Cholesky factor L of L @ L^H = x (or U of U^H @ U with `upper`); LinAlgError if not positive definite."""
+    """Cholesky factor L of L @ L^H = x (or U of U^H @ U with `upper`); LinAlgError if not positive definite.
+
+    >>> import trellis as tl
+    >>> tl.linalg.cholesky(tl.asarray([[4.0, 2.0], [2.0, 5.0]]))
+    Array([[2., 0.],
+           [1., 2.]], dtype=float32, backend='numpy', device='cpu')
+    """
     return call("cholesky", x, upper=upper)
 
 
 def qr(x: AnyArray, /, *, mode: str = "reduced") -> QRResult:
-    """Orthonormal Q and upper triangular R with Q @ R = x."""
+    """Orthonormal Q and upper triangular R with Q @ R = x.
+
+    >>> import trellis as tl
+    >>> tl.linalg.qr(tl.zeros((3, 2))).R.shape
+    (2, 2)
+    """
     return QRResult(*call("qr", x, mode=choice("qr", "mode", mode, ("reduced", "complete"))))
 
 
 def eigh(x: AnyArray, /) -> EighResult:
-    """Eigenvalues, rising, and eigenvectors (columns) of symmetric or Hermitian matrices; the lower half is read."""
+    """Eigenvalues, rising, and eigenvectors (columns) of symmetric or Hermitian matrices; the lower half is read.
+
+    >>> import trellis as tl
+    >>> tl.linalg.eigh(tl.asarray([[2.0, 0.0], [0.0, 3.0]])).eigenvalues
+    Array([2., 3.], dtype=float32, backend='numpy', device='cpu')
+    """
     return EighResult(*call("eigh", x))
 
 
 def eigvalsh(x: AnyArray, /) -> AnyArray:
-    """Eigenvalues, rising, of symmetric or Hermitian matrices."""
+    """Eigenvalues, rising, of symmetric or Hermitian matrices.
+
+    >>> import trellis as tl
+    >>> tl.linalg.eigvalsh(tl.asarray([[2.0, 0.0], [0.0, 3.0]]))
+    Array([2., 3.], dtype=float32, backend='numpy', device='cpu')
+    """
     return call("eigvalsh", x)
 
 
 def eig(x: AnyArray, /) -> EigResult:
-    """Complex eigenvalues and eigenvectors (columns) of square matrices, in no particular order."""
+    """Complex eigenvalues and eigenvectors (columns) of square matrices, in no particular order.
+
+    >>> import trellis as tl
+    >>> tl.linalg.eig(tl.asarray([[2.0, 0.0], [0.0, 3.0]])).eigenvalues
+    Array([2.+0.j, 3.+0.j], dtype=complex64, backend='numpy', device='cpu')
+    """
     return EigResult(*call("eig", x))
 
 
 def eigvals(x: AnyArray, /) -> AnyArray:
-    """Complex eigenvalues of square matrices, in no particular order."""
+    """Complex eigenvalues of square matrices, in no particular order.
+
+    >>> import trellis as tl
+    >>> tl.linalg.eigvals(tl.asarray([[2.0, 0.0], [0.0, 3.0]]))
+    Array([2.+0.j, 3.+0.j], dtype=complex64, backend='numpy', device='cpu')
+    """
     return call("eigvals", x)
 
 
 def svd(x: AnyArray, /, *, full_matrices: bool = True) -> SVDResult:
-    """U, S, Vh with U * S @ Vh = x and S falling."""
+    """U, S, Vh with U * S @ Vh = x and S falling.
+
+    >>> import trellis as tl
+    >>> tl.linalg.svd(tl.asarray([[3.0, 0.0], [0.0, 4.0]])).S
+    Array([4., 3.], dtype=float32, backend='numpy', device='cpu')
+    """
     return SVDResult(*call("svd", x, full_matrices=full_matrices))
 
 
 def svdvals(x: AnyArray, /) -> AnyArray:
-    """Singular values, falling."""
+    """Singular values, falling.
+
+    >>> import trellis as tl
+    >>> tl.linalg.svdvals(tl.asarray([[3.0, 0.0], [0.0, 4.0]]))
+    Array([4., 3.], dtype=float32, backend='numpy', device='cpu')
+    """
     return call("svdvals", x)
 
 
 def matrix_norm(x: AnyArray, /, *, keepdims: bool = False, ord: Any = "fro") -> AnyArray:
-    """Norm of each matrix: "fro", "nuc", 1, -1, 2, -2, inf or -inf."""
+    """Norm of each matrix: "fro", "nuc", 1, -1, 2, -2, inf or -inf.
+
+    >>> import trellis as tl
+    >>> tl.linalg.matrix_norm(tl.asarray([[3.0, 0.0], [0.0, 4.0]]))
+    Array(5., dtype=float32, backend='numpy', device='cpu')
+    """
     ord = choice("matrix_norm", "ord", ord, ("fro", "nuc", 1, -1, 2, -2, float("inf"), float("-inf"), None))
     return call("matrix_norm", x, keepdims=keepdims, ord=ord or "fro")
 
 
 def vector_norm(x: AnyArray, /, *, axis: Axis = None, keepdims: bool = False, ord: float = 2) -> AnyArray:
-    """The `ord`-norm of vectors along `axis`, of the flattened array without `axis`."""
+    """The `ord`-norm of vectors along `axis`, of the flattened array without `axis`.
+
+    >>> import trellis as tl
+    >>> tl.linalg.vector_norm(tl.asarray([3.0, 4.0]))
+    Array(5., dtype=float32, backend='numpy', device='cpu')
+    """
     return call("vector_norm", x, axis=as_axes("vector_norm", axis), keepdims=keepdims, ord=ord)
 
 
 def matrix_power(x: AnyArray, n: int, /) -> AnyArray:
-    """Each square matrix multiplied by itself n times; a negative `n` inverts."""
+    """Each square matrix multiplied by itself n times; a negative `n` inverts.
+
+    >>> import trellis as tl
+    >>> tl.linalg.matrix_power(tl.asarray([[1.0, 1.0], [0.0, 1.0]]), 3)
+    Array([[1., 3.],
+           [0., 1.]], dtype=float32, backend='numpy', device='cpu')
+    """
     return call("matrix_power", x, n=integer("matrix_power", "n", n))
 
 
 def matrix_rank(x: AnyArray, /, *, rtol: float | AnyArray | None = None) -> AnyArray:
-    """Number of singular values above rtol * largest."""
+    """Number of singular values above rtol * largest.
+
+    >>> import trellis as tl
+    >>> tl.linalg.matrix_rank(tl.ones((2, 2)))
+    Array(1, dtype=int64, backend='numpy', device='cpu')
+    """
     return call("matrix_rank", x, rtol)
 
 
 def expm(x: AnyArray, /) -> AnyArray:
-    """Exponential of each square matrix."""
+    """Exponential of each square matrix.
+
+    >>> import trellis as tl
+    >>> tl.linalg.expm(tl.zeros((2, 2)))
+    Array([[1., 0.],
+           [0., 1.]], dtype=float32, backend='numpy', device='cpu')
+    """
     return call("expm", x)
 
 
 def sqrtm(x: AnyArray, /) -> AnyArray:
-    """Principal square root of each square matrix; NaN where a real matrix has none (pass it as complex)."""
+    """Principal square root of each square matrix; NaN where a real matrix has none (pass it as complex).
+
+    >>> import trellis as tl
+    >>> tl.linalg.sqrtm(tl.eye(2)).shape
+    (2, 2)
+    """
     return call("sqrtm", x)
 
 
 def logm(x: AnyArray, /) -> AnyArray:
-    """Principal logarithm of each square matrix; NaN where a real matrix has none (pass it as complex)."""
+    """Principal logarithm of each square matrix; NaN where a real matrix has none (pass it as complex).
+
+    >>> import trellis as tl
+    >>> tl.linalg.logm(tl.eye(2)).shape
+    (2, 2)
+    """
     return call("logm", x)

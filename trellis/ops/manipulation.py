@@ -17,7 +17,13 @@ __all__ = [
 
 
 def reshape(x: AnyArray, /, shape: Shape, *, copy: bool | None = None) -> AnyArray:
-    """The same elements in another shape; one size may be -1. `copy=False` raises if the framework would have to copy."""
+    """The same elements in another shape; one size may be -1. `copy=False` raises if the framework would have to copy.
+
+    >>> import trellis as tl
+    >>> tl.reshape(tl.arange(6), (2, -1))
+    Array([[0, 1, 2],
+           [3, 4, 5]], dtype=int64, backend='numpy', device='cpu')
+    """
     if type(shape) is not tuple:
         shape = tuple(shape) if hasattr(shape, "__iter__") else (shape,)  # type: ignore[arg-type]
     try:
@@ -28,12 +34,22 @@ def reshape(x: AnyArray, /, shape: Shape, *, copy: bool | None = None) -> AnyArr
 
 
 def permute_dims(x: AnyArray, /, axes: Sequence[int]) -> AnyArray:
-    """Reorder the dimensions: axis i of the result is axis axes[i] of `x`."""
+    """Reorder the dimensions: axis i of the result is axis axes[i] of `x`.
+
+    >>> import trellis as tl
+    >>> tl.permute_dims(tl.zeros((2, 3, 4)), (2, 0, 1)).shape
+    (4, 2, 3)
+    """
     return call("permute_dims", x, axes=tuple(integer("permute_dims", "axes", a) for a in axes))
 
 
 def moveaxis(x: AnyArray, source: int | Sequence[int], destination: int | Sequence[int], /) -> AnyArray:
-    """Move the axes at `source` to `destination`; the others keep their order."""
+    """Move the axes at `source` to `destination`; the others keep their order.
+
+    >>> import trellis as tl
+    >>> tl.moveaxis(tl.zeros((2, 3, 4)), 0, -1).shape
+    (3, 4, 2)
+    """
     moved, to = axes("moveaxis", source, "source"), axes("moveaxis", destination, "destination")
     source_axes = (moved,) if isinstance(moved, int) else tuple(moved or ())
     destination_axes = (to,) if isinstance(to, int) else tuple(to or ())
@@ -43,29 +59,55 @@ def moveaxis(x: AnyArray, source: int | Sequence[int], destination: int | Sequen
 
 
 def expand_dims(x: AnyArray, /, axis: int | Sequence[int]) -> AnyArray:
-    """Insert axes of size 1 at the given positions of the result."""
+    """Insert axes of size 1 at the given positions of the result.
+
+    >>> import trellis as tl
+    >>> tl.expand_dims(tl.zeros((2, 3)), (0, -1)).shape
+    (1, 2, 3, 1)
+    """
     positions = axes("expand_dims", axis)
     return call("expand_dims", x, axis=(positions,) if isinstance(positions, int) else positions)
 
 
 def squeeze(x: AnyArray, /, axis: int | Sequence[int]) -> AnyArray:
-    """Remove the given axes, which must have size 1."""
+    """Remove the given axes, which must have size 1.
+
+    >>> import trellis as tl
+    >>> tl.squeeze(tl.zeros((1, 3)), 0).shape
+    (3,)
+    """
     positions = axes("squeeze", axis)
     return call("squeeze", x, axis=(positions,) if isinstance(positions, int) else positions)
 
 
 def broadcast_to(x: AnyArray, /, shape: Shape) -> AnyArray:
-    """Repeat `x` along axes of size 1, and new axes in front, to reach `shape`."""
+    """Repeat `x` along axes of size 1, and new axes in front, to reach `shape`.
+
+    >>> import trellis as tl
+    >>> tl.broadcast_to(tl.asarray([1, 2]), (2, 2))
+    Array([[1, 2],
+           [1, 2]], dtype=int64, backend='numpy', device='cpu')
+    """
     return call("broadcast_to", x, shape=arguments.shape("broadcast_to", shape))
 
 
 def broadcast_arrays(*arrays: AnyArray) -> tuple[AnyArray, ...]:
-    """The arrays, each broadcast to their common shape."""
+    """The arrays, each broadcast to their common shape.
+
+    >>> import trellis as tl
+    >>> [x.shape for x in tl.broadcast_arrays(tl.zeros((3, 1)), tl.zeros(2))]
+    [(3, 2), (3, 2)]
+    """
     return call("broadcast_arrays", *arguments.arrays("broadcast_arrays", arrays))
 
 
 def broadcast_shapes(*shapes: tuple[int | None, ...]) -> tuple[int | None, ...]:
-    """The shape that arrays of the given shapes broadcast to."""
+    """The shape that arrays of the given shapes broadcast to.
+
+    >>> import trellis as tl
+    >>> tl.broadcast_shapes((3, 1), (2,))
+    (3, 2)
+    """
     result: list[int | None] = [1] * max(map(len, shapes), default=0)
     for shape in shapes:
         for i, size in enumerate(reversed(shape), 1):
@@ -79,27 +121,53 @@ def broadcast_shapes(*shapes: tuple[int | None, ...]) -> tuple[int | None, ...]:
 
 
 def concat(arrays: Sequence[AnyArray], /, *, axis: int | None = 0) -> AnyArray:
-    """Join arrays along an existing axis; `axis=None` joins them flattened. Dtypes promote."""
+    """Join arrays along an existing axis; `axis=None` joins them flattened. Dtypes promote.
+
+    >>> import trellis as tl
+    >>> tl.concat([tl.zeros(1), tl.ones(2)])
+    Array([0., 1., 1.], dtype=float32, backend='numpy', device='cpu')
+    """
     return call("concat", *arguments.arrays("concat", arrays), axis=axes("concat", axis))
 
 
 def stack(arrays: Sequence[AnyArray], /, *, axis: int = 0) -> AnyArray:
-    """Join arrays of one shape along a new axis. Dtypes promote."""
+    """Join arrays of one shape along a new axis. Dtypes promote.
+
+    >>> import trellis as tl
+    >>> tl.stack([tl.zeros(2), tl.ones(2)], axis=1)
+    Array([[0., 1.],
+           [0., 1.]], dtype=float32, backend='numpy', device='cpu')
+    """
     return call("stack", *arguments.arrays("stack", arrays), axis=one_axis("stack", axis))
 
 
 def unstack(x: AnyArray, /, *, axis: int = 0) -> tuple[AnyArray, ...]:
-    """Split an array into its slices along `axis`."""
+    """Split an array into its slices along `axis`.
+
+    >>> import trellis as tl
+    >>> [x.shape for x in tl.unstack(tl.zeros((2, 3)), axis=1)]
+    [(2,), (2,), (2,)]
+    """
     return call("unstack", x, axis=one_axis("unstack", axis))
 
 
 def flip(x: AnyArray, /, *, axis: Axis = None) -> AnyArray:
-    """Reverse the order of the elements along `axis`, by default along all."""
+    """Reverse the order of the elements along `axis`, by default along all.
+
+    >>> import trellis as tl
+    >>> tl.flip(tl.arange(3))
+    Array([2, 1, 0], dtype=int64, backend='numpy', device='cpu')
+    """
     return call("flip", x, axis=axes("flip", axis))
 
 
 def roll(x: AnyArray, /, shift: int | Sequence[int], *, axis: Axis = None) -> AnyArray:
-    """Shift elements along `axis`; what leaves at one end comes in at the other. Without `axis`, `x` is shifted as if flat."""
+    """Shift elements along `axis`; what leaves at one end comes in at the other. Without `axis`, `x` is shifted as if flat.
+
+    >>> import trellis as tl
+    >>> tl.roll(tl.arange(4), 1)
+    Array([3, 0, 1, 2], dtype=int64, backend='numpy', device='cpu')
+    """
     shifts, along = axes("roll", shift, "shift"), axes("roll", axis)
     if isinstance(shifts, tuple) and isinstance(along, tuple) and len(shifts) != len(along):
         raise ValueError(f"roll: shift={shift!r} and axis={axis!r} have different lengths")
@@ -111,41 +179,81 @@ def roll(x: AnyArray, /, shift: int | Sequence[int], *, axis: Axis = None) -> An
 
 
 def tile(x: AnyArray, repetitions: Sequence[int], /) -> AnyArray:
-    """Repeat the whole array `repetitions[i]` times along axis i."""
+    """Repeat the whole array `repetitions[i]` times along axis i.
+
+    >>> import trellis as tl
+    >>> tl.tile(tl.asarray([1, 2]), (2,))
+    Array([1, 2, 1, 2], dtype=int64, backend='numpy', device='cpu')
+    """
     return call("tile", x, repetitions=arguments.shape("tile", repetitions, "repetitions"))
 
 
 def repeat(x: AnyArray, repeats: int | AnyArray, /, *, axis: int | None = None) -> AnyArray:
-    """Repeat each element `repeats` times along `axis`; without `axis`, of the flattened array."""
+    """Repeat each element `repeats` times along `axis`; without `axis`, of the flattened array.
+
+    >>> import trellis as tl
+    >>> tl.repeat(tl.asarray([1, 2]), 2)
+    Array([1, 1, 2, 2], dtype=int64, backend='numpy', device='cpu')
+    """
     if isinstance(repeats, int) and repeats < 0:
         raise ValueError(f"repeat: repeats={repeats} is negative; it must be 0 or more")
     return call("repeat", x, repeats, axis=axes("repeat", axis))
 
 
 def meshgrid(*arrays: AnyArray, indexing: str = "xy") -> tuple[AnyArray, ...]:
-    """Coordinate matrices of 1-d coordinate arrays; `indexing` "xy" swaps the first two axes, "ij" does not."""
+    """Coordinate matrices of 1-d coordinate arrays; `indexing` "xy" swaps the first two axes, "ij" does not.
+
+    >>> import trellis as tl
+    >>> tl.meshgrid(tl.arange(2), tl.arange(3), indexing="ij")[0]
+    Array([[0, 0, 0],
+           [1, 1, 1]], dtype=int64, backend='numpy', device='cpu')
+    """
     if not arrays:
         return ()
     return call("meshgrid", *arrays, indexing=choice("meshgrid", "indexing", indexing, ("xy", "ij")))
 
 
 def tril(x: AnyArray, /, *, k: int = 0) -> AnyArray:
-    """Lower triangle of the matrices in `x`, up to diagonal `k`; zeros elsewhere."""
+    """Lower triangle of the matrices in `x`, up to diagonal `k`; zeros elsewhere.
+
+    >>> import trellis as tl
+    >>> tl.tril(tl.ones((2, 2)))
+    Array([[1., 0.],
+           [1., 1.]], dtype=float32, backend='numpy', device='cpu')
+    """
     return call("tril", x, k=integer("tril", "k", k))
 
 
 def triu(x: AnyArray, /, *, k: int = 0) -> AnyArray:
-    """Upper triangle of the matrices in `x`, from diagonal `k` on; zeros elsewhere."""
+    """Upper triangle of the matrices in `x`, from diagonal `k` on; zeros elsewhere.
+
+    >>> import trellis as tl
+    >>> tl.triu(tl.ones((2, 2)))
+    Array([[1., 1.],
+           [0., 1.]], dtype=float32, backend='numpy', device='cpu')
+    """
     return call("triu", x, k=integer("triu", "k", k))
 
 
 def diag(x: AnyArray, /, *, k: int = 0) -> AnyArray:
-    """A 1-d array as the diagonal `k` of a square matrix; of a matrix, its diagonal `k`."""
+    """A 1-d array as the diagonal `k` of a square matrix; of a matrix, its diagonal `k`.
+
+    >>> import trellis as tl
+    >>> tl.diag(tl.asarray([1, 2]))
+    Array([[1, 0],
+           [0, 2]], dtype=int64, backend='numpy', device='cpu')
+    """
     return call("diag", x, k=integer("diag", "k", k))
 
 
 def kron(x1: AnyArray, x2: AnyArray, /) -> AnyArray:
-    """Kronecker product."""
+    """Kronecker product.
+
+    >>> import trellis as tl
+    >>> tl.kron(tl.eye(2), tl.ones((1, 2)))
+    Array([[1., 1., 0., 0.],
+           [0., 0., 1., 1.]], dtype=float32, backend='numpy', device='cpu')
+    """
     return call("kron", x1, x2)
 
 
@@ -153,6 +261,10 @@ def pad(x: AnyArray, pad_width: Any, /, *, mode: str = "constant", constant_valu
     """Pad with (before, after) elements per axis; `pad_width` is an int, a pair for all axes, or a pair an axis.
 
     `mode`: "constant", "reflect" (without the edge), "symmetric" (with the edge), "edge" or "wrap".
+
+    >>> import trellis as tl
+    >>> tl.pad(tl.asarray([1, 2, 3]), (1, 2), mode="reflect")
+    Array([2, 1, 2, 3, 2, 1], dtype=int64, backend='numpy', device='cpu')
     """
     mode = choice("pad", "mode", mode, ("constant", "reflect", "symmetric", "edge", "wrap"))
     return call("pad", x, pad_width=_pad_width(x, pad_width), mode=mode, constant_values=constant_values)

@@ -10,25 +10,50 @@ __all__ = ["allclose", "array_equal", "einsum", "log_softmax", "softmax"]
 
 
 def einsum(equation: str, /, *arrays: AnyArray) -> AnyArray:
-    """Sum of products by an equation such as "bij,bjk->bik"; "..." stands for any axes, without "->" letters that occur once stay."""
+    """Sum of products by an equation such as "bij,bjk->bik"; "..." stands for any axes, without "->" letters that occur once stay.
+
+    >>> import trellis as tl
+    >>> tl.einsum("ij,j->i", tl.asarray([[1, 2], [3, 4]]), tl.asarray([1, 10]))
+    Array([21, 43], dtype=int64, backend='numpy', device='cpu')
+    """
     return call("einsum", *arrays, equation=equation)
 
 
 def softmax(x: AnyArray, /, *, axis: Axis = -1) -> AnyArray:
-    """exp(x) / sum(exp(x)) along `axis`, without overflow."""
+    """exp(x) / sum(exp(x)) along `axis`, without overflow.
+
+    >>> import trellis as tl
+    >>> tl.softmax(tl.asarray([0.0, 0.0]))
+    Array([0.5, 0.5], dtype=float32, backend='numpy', device='cpu')
+    """
     return call("softmax", x, axis=axes("softmax", axis))
 
 
 def log_softmax(x: AnyArray, /, *, axis: Axis = -1) -> AnyArray:
-    """log(softmax(x)) along `axis`, exact for small probabilities."""
+    """log(softmax(x)) along `axis`, exact for small probabilities.
+
+    >>> import trellis as tl
+    >>> tl.log_softmax(tl.asarray([0.0, 0.0]))
+    Array([-0.6931472, -0.6931472], dtype=float32, backend='numpy', device='cpu')
+    """
     return call("log_softmax", x, axis=axes("log_softmax", axis))
 
 
 def allclose(x1: AnyArray, x2: AnyArray, /, *, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False) -> AnyArray:
-    """A 0-d bool array: is every abs(x1 - x2) <= atol + rtol * abs(x2)?"""
+    """A 0-d bool array: is every abs(x1 - x2) <= atol + rtol * abs(x2)?
+
+    >>> import trellis as tl
+    >>> tl.allclose(tl.ones(2), 1.0000001)
+    Array(True, dtype=bool, backend='numpy', device='cpu')
+    """
     return call("allclose", x1, x2, rtol=rtol, atol=atol, equal_nan=equal_nan)
 
 
 def array_equal(x1: AnyArray, x2: AnyArray, /, *, equal_nan: bool = False) -> AnyArray:
-    """A 0-d bool array: do both have the same shape and the same elements?"""
+    """A 0-d bool array: do both have the same shape and the same elements?
+
+    >>> import trellis as tl
+    >>> tl.array_equal(tl.arange(3), tl.arange(3))
+    Array(True, dtype=bool, backend='numpy', device='cpu')
+    """
     return call("array_equal", x1, x2, equal_nan=equal_nan)

@@ -19,22 +19,42 @@ _METHODS = ("linear", "lower", "higher", "nearest", "midpoint")
 
 
 def all(x: AnyArray, /, *, axis: Axis = None, keepdims: bool = False) -> AnyArray:
-    """True where all elements along `axis` are True (not zero); True of an empty axis."""
+    """True where all elements along `axis` are True (not zero); True of an empty axis.
+
+    >>> import trellis as tl
+    >>> tl.all(tl.asarray([[True, False], [True, True]]), axis=1)
+    Array([False,  True], dtype=bool, backend='numpy', device='cpu')
+    """
     return call("all", x, axis=axes("all", axis), keepdims=keepdims)
 
 
 def any(x: AnyArray, /, *, axis: Axis = None, keepdims: bool = False) -> AnyArray:
-    """True where any element along `axis` is True (not zero); False of an empty axis."""
+    """True where any element along `axis` is True (not zero); False of an empty axis.
+
+    >>> import trellis as tl
+    >>> tl.any(tl.asarray([[True, False], [False, False]]), axis=1)
+    Array([ True, False], dtype=bool, backend='numpy', device='cpu')
+    """
     return call("any", x, axis=axes("any", axis), keepdims=keepdims)
 
 
 def count_nonzero(x: AnyArray, /, *, axis: Axis = None, keepdims: bool = False) -> AnyArray:
-    """How many elements along `axis` are not zero, in the default integer dtype."""
+    """How many elements along `axis` are not zero, in the default integer dtype.
+
+    >>> import trellis as tl
+    >>> tl.count_nonzero(tl.asarray([0, 3, 0, 1]))
+    Array(2, dtype=int64, backend='numpy', device='cpu')
+    """
     return call("count_nonzero", x, axis=axes("count_nonzero", axis), keepdims=keepdims)
 
 
 def sum(x: AnyArray, /, *, axis: Axis = None, dtype: DTypeLike = None, keepdims: bool = False) -> AnyArray:
-    """Sum along `axis`. Integers narrower than the default integer are summed in it, floats in their own dtype."""
+    """Sum along `axis`. Integers narrower than the default integer are summed in it, floats in their own dtype.
+
+    >>> import trellis as tl
+    >>> tl.sum(tl.asarray([[1.0, 2.0], [3.0, 4.0]]), axis=0)
+    Array([4., 6.], dtype=float32, backend='numpy', device='cpu')
+    """
     if axis is not None:
         axis = axes("sum", axis)
     if dtype is not None:
@@ -47,125 +67,248 @@ def sum(x: AnyArray, /, *, axis: Axis = None, dtype: DTypeLike = None, keepdims:
 
 
 def prod(x: AnyArray, /, *, axis: Axis = None, dtype: DTypeLike = None, keepdims: bool = False) -> AnyArray:
-    """Product along `axis`; dtypes as in `sum`."""
+    """Product along `axis`; dtypes as in `sum`.
+
+    >>> import trellis as tl
+    >>> tl.prod(tl.asarray([2, 3, 4]))
+    Array(24, dtype=int64, backend='numpy', device='cpu')
+    """
     return call("prod", x, axis=axes("prod", axis), dtype=optional_dtype(dtype), keepdims=keepdims)
 
 
 def mean(x: AnyArray, /, *, axis: Axis = None, keepdims: bool = False) -> AnyArray:
-    """Mean along `axis`; integers give the default float dtype, an empty axis NaN."""
+    """Mean along `axis`; integers give the default float dtype, an empty axis NaN.
+
+    >>> import trellis as tl
+    >>> tl.mean(tl.asarray([[1.0, 2.0], [3.0, 4.0]]), axis=1, keepdims=True)
+    Array([[1.5],
+           [3.5]], dtype=float32, backend='numpy', device='cpu')
+    """
     return call("mean", x, axis=axes("mean", axis), keepdims=keepdims)
 
 
 def var(x: AnyArray, /, *, axis: Axis = None, correction: float = 0.0, keepdims: bool = False) -> AnyArray:
-    """Variance along `axis`, divided by n - correction."""
+    """Variance along `axis`, divided by n - correction.
+
+    >>> import trellis as tl
+    >>> tl.var(tl.asarray([1.0, 2.0, 3.0]), correction=1)
+    Array(1., dtype=float32, backend='numpy', device='cpu')
+    """
     return call("var", x, axis=axes("var", axis), correction=correction, keepdims=keepdims)
 
 
 def std(x: AnyArray, /, *, axis: Axis = None, correction: float = 0.0, keepdims: bool = False) -> AnyArray:
-    """Standard deviation along `axis`, divided by n - correction."""
+    """Standard deviation along `axis`, divided by n - correction.
+
+    >>> import trellis as tl
+    >>> tl.std(tl.asarray([1.0, 3.0]))
+    Array(1., dtype=float32, backend='numpy', device='cpu')
+    """
     return call("std", x, axis=axes("std", axis), correction=correction, keepdims=keepdims)
 
 
 def max(x: AnyArray, /, *, axis: Axis = None, keepdims: bool = False) -> AnyArray:
-    """Largest element along `axis`; NaN if any is NaN."""
+    """Largest element along `axis`; NaN if any is NaN.
+
+    >>> import trellis as tl
+    >>> tl.max(tl.asarray([[1, 5], [3, 2]]), axis=0)
+    Array([3, 5], dtype=int64, backend='numpy', device='cpu')
+    """
     return call("max", x, axis=axes("max", axis), keepdims=keepdims)
 
 
 def min(x: AnyArray, /, *, axis: Axis = None, keepdims: bool = False) -> AnyArray:
-    """Smallest element along `axis`; NaN if any is NaN."""
+    """Smallest element along `axis`; NaN if any is NaN.
+
+    >>> import trellis as tl
+    >>> tl.min(tl.asarray([[1, 5], [3, 2]]), axis=0)
+    Array([1, 2], dtype=int64, backend='numpy', device='cpu')
+    """
     return call("min", x, axis=axes("min", axis), keepdims=keepdims)
 
 
 def cumulative_sum(
     x: AnyArray, /, *, axis: int | None = None, dtype: DTypeLike = None, include_initial: bool = False
 ) -> AnyArray:
-    """Running sum along `axis` (may be left out for 1-d); with `include_initial` a zero comes first."""
+    """Running sum along `axis` (may be left out for 1-d); with `include_initial` a zero comes first.
+
+    >>> import trellis as tl
+    >>> tl.cumulative_sum(tl.asarray([1, 2, 3]), include_initial=True)
+    Array([0, 1, 3, 6], dtype=int64, backend='numpy', device='cpu')
+    """
     return call("cumulative_sum", x, axis=axes("cumulative_sum", axis), dtype=optional_dtype(dtype), include_initial=include_initial)
 
 
 def cumulative_prod(
     x: AnyArray, /, *, axis: int | None = None, dtype: DTypeLike = None, include_initial: bool = False
 ) -> AnyArray:
-    """Running product along `axis` (may be left out for 1-d); with `include_initial` a one comes first."""
+    """Running product along `axis` (may be left out for 1-d); with `include_initial` a one comes first.
+
+    >>> import trellis as tl
+    >>> tl.cumulative_prod(tl.asarray([1, 2, 3]))
+    Array([1, 2, 6], dtype=int64, backend='numpy', device='cpu')
+    """
     return call("cumulative_prod", x, axis=axes("cumulative_prod", axis), dtype=optional_dtype(dtype), include_initial=include_initial)
 
 
 def diff(x: AnyArray, /, *, axis: int = -1, n: int = 1, prepend: AnyArray | None = None, append: AnyArray | None = None) -> AnyArray:
-    """The n-th difference of neighbours along `axis`."""
+    """The n-th difference of neighbours along `axis`.
+
+    >>> import trellis as tl
+    >>> tl.diff(tl.asarray([1, 4, 9, 16]))
+    Array([3, 5, 7], dtype=int64, backend='numpy', device='cpu')
+    """
     return call("diff", x, prepend, append, axis=one_axis("diff", axis), n=n)
 
 
 def logsumexp(x: AnyArray, /, *, axis: Axis = None, keepdims: bool = False) -> AnyArray:
-    """log(sum(exp(x))) along `axis`, without overflow."""
+    """log(sum(exp(x))) along `axis`, without overflow.
+
+    >>> import trellis as tl
+    >>> tl.logsumexp(tl.asarray([1000.0, 1000.0]))
+    Array(1000.6932, dtype=float32, backend='numpy', device='cpu')
+    """
     return call("logsumexp", x, axis=axes("logsumexp", axis), keepdims=keepdims)
 
 
 def median(x: AnyArray, /, *, axis: Axis = None, keepdims: bool = False) -> AnyArray:
-    """Middle value along `axis`, the mean of the two middle ones for an even count; NaN if any is NaN."""
+    """Middle value along `axis`, the mean of the two middle ones for an even count; NaN if any is NaN.
+
+    >>> import trellis as tl
+    >>> tl.median(tl.asarray([3.0, 1.0, 2.0, 10.0]))
+    Array(2.5, dtype=float32, backend='numpy', device='cpu')
+    """
     return call("quantile", x, 0.5, axis=axes("median", axis), keepdims=keepdims, method="linear")
 
 
 def quantile(x: AnyArray, q: Any, /, *, axis: Axis = None, keepdims: bool = False, method: str = "linear") -> AnyArray:
-    """The q-th quantile along `axis`, 0 <= q <= 1; the dimensions of an array `q` come first in the result."""
+    """The q-th quantile along `axis`, 0 <= q <= 1; the dimensions of an array `q` come first in the result.
+
+    >>> import trellis as tl
+    >>> tl.quantile(tl.asarray([0.0, 1.0, 2.0]), tl.asarray([0.25, 0.5]))
+    Array([0.5, 1. ], dtype=float32, backend='numpy', device='cpu')
+    """
     return call("quantile", x, q, axis=axes("quantile", axis), keepdims=keepdims, method=choice("quantile", "method", method, _METHODS))
 
 
 def percentile(x: AnyArray, q: Any, /, *, axis: Axis = None, keepdims: bool = False, method: str = "linear") -> AnyArray:
-    """The q-th percentile along `axis`, 0 <= q <= 100."""
+    """The q-th percentile along `axis`, 0 <= q <= 100.
+
+    >>> import trellis as tl
+    >>> tl.percentile(tl.asarray([0.0, 1.0, 2.0]), 75.0)
+    Array(1.5, dtype=float32, backend='numpy', device='cpu')
+    """
     return quantile(x, q / 100.0, axis=axis, keepdims=keepdims, method=method)
 
 
 def nansum(x: AnyArray, /, *, axis: Axis = None, dtype: DTypeLike = None, keepdims: bool = False) -> AnyArray:
-    """Sum along `axis` with NaN as zero."""
+    """Sum along `axis` with NaN as zero.
+
+    >>> import trellis as tl
+    >>> tl.nansum(tl.asarray([1.0, tl.nan, 2.0]))
+    Array(3., dtype=float32, backend='numpy', device='cpu')
+    """
     return call("nansum", x, axis=axes("nansum", axis), dtype=optional_dtype(dtype), keepdims=keepdims)
 
 
 def nanprod(x: AnyArray, /, *, axis: Axis = None, dtype: DTypeLike = None, keepdims: bool = False) -> AnyArray:
-    """Product along `axis` with NaN as one."""
+    """Product along `axis` with NaN as one.
+
+    >>> import trellis as tl
+    >>> tl.nanprod(tl.asarray([3.0, tl.nan, 2.0]))
+    Array(6., dtype=float32, backend='numpy', device='cpu')
+    """
     return call("nanprod", x, axis=axes("nanprod", axis), dtype=optional_dtype(dtype), keepdims=keepdims)
 
 
 def nanmean(x: AnyArray, /, *, axis: Axis = None, keepdims: bool = False) -> AnyArray:
-    """Mean along `axis` of what is not NaN; NaN where nothing is left."""
+    """Mean along `axis` of what is not NaN; NaN where nothing is left.
+
+    >>> import trellis as tl
+    >>> tl.nanmean(tl.asarray([1.0, tl.nan, 2.0]))
+    Array(1.5, dtype=float32, backend='numpy', device='cpu')
+    """
     return call("nanmean", x, axis=axes("nanmean", axis), keepdims=keepdims)
 
 
 def nanvar(x: AnyArray, /, *, axis: Axis = None, correction: float = 0.0, keepdims: bool = False) -> AnyArray:
-    """Variance along `axis` of what is not NaN."""
+    """Variance along `axis` of what is not NaN.
+
+    >>> import trellis as tl
+    >>> tl.nanvar(tl.asarray([1.0, tl.nan, 3.0]))
+    Array(1., dtype=float32, backend='numpy', device='cpu')
+    """
     return call("nanvar", x, axis=axes("nanvar", axis), correction=correction, keepdims=keepdims)
 
 
 def nanstd(x: AnyArray, /, *, axis: Axis = None, correction: float = 0.0, keepdims: bool = False) -> AnyArray:
-    """Standard deviation along `axis` of what is not NaN."""
+    """Standard deviation along `axis` of what is not NaN.
+
+    >>> import trellis as tl
+    >>> tl.nanstd(tl.asarray([1.0, tl.nan, 3.0]))
+    Array(1., dtype=float32, backend='numpy', device='cpu')
+    """
     return call("nanstd", x, axis=axes("nanstd", axis), correction=correction, keepdims=keepdims)
 
 
 def nanmax(x: AnyArray, /, *, axis: Axis = None, keepdims: bool = False) -> AnyArray:
-    """Largest element along `axis` that is not NaN; NaN where nothing is left."""
+    """Largest element along `axis` that is not NaN; NaN where nothing is left.
+
+    >>> import trellis as tl
+    >>> tl.nanmax(tl.asarray([1.0, tl.nan, 2.0]))
+    Array(2., dtype=float32, backend='numpy', device='cpu')
+    """
     return call("nanmax", x, axis=axes("nanmax", axis), keepdims=keepdims)
 
 
 def nanmin(x: AnyArray, /, *, axis: Axis = None, keepdims: bool = False) -> AnyArray:
-    """Smallest element along `axis` that is not NaN; NaN where nothing is left."""
+    """Smallest element along `axis` that is not NaN; NaN where nothing is left.
+
+    >>> import trellis as tl
+    >>> tl.nanmin(tl.asarray([1.0, tl.nan, 2.0]))
+    Array(1., dtype=float32, backend='numpy', device='cpu')
+    """
     return call("nanmin", x, axis=axes("nanmin", axis), keepdims=keepdims)
 
 
 def nanmedian(x: AnyArray, /, *, axis: Axis = None, keepdims: bool = False) -> AnyArray:
-    """Median along `axis` of what is not NaN."""
+    """Median along `axis` of what is not NaN.
+
+    >>> import trellis as tl
+    >>> tl.nanmedian(tl.asarray([1.0, tl.nan, 2.0]))
+    Array(1.5, dtype=float32, backend='numpy', device='cpu')
+    """
     return call("nanquantile", x, 0.5, axis=axes("nanmedian", axis), keepdims=keepdims, method="linear")
 
 
 def nanquantile(x: AnyArray, q: Any, /, *, axis: Axis = None, keepdims: bool = False, method: str = "linear") -> AnyArray:
-    """The q-th quantile along `axis` of what is not NaN."""
+    """The q-th quantile along `axis` of what is not NaN.
+
+    >>> import trellis as tl
+    >>> tl.nanquantile(tl.asarray([0.0, tl.nan, 2.0]), 0.25)
+    Array(0.5, dtype=float32, backend='numpy', device='cpu')
+    """
     method = choice("nanquantile", "method", method, _METHODS)
     return call("nanquantile", x, q, axis=axes("nanquantile", axis), keepdims=keepdims, method=method)
 
 
 def cov(x: AnyArray, /, *, correction: float = 1, weights: AnyArray | None = None) -> AnyArray:
-    """Covariance of the variables in the rows of `x` (variables, observations); a 1-d `x` is one variable."""
+    """Covariance of the variables in the rows of `x` (variables, observations); a 1-d `x` is one variable.
+
+    >>> import trellis as tl
+    >>> tl.cov(tl.asarray([[1.0, 2.0, 3.0], [3.0, 2.0, 1.0]]))
+    Array([[ 1., -1.],
+           [-1.,  1.]], dtype=float32, backend='numpy', device='cpu')
+    """
     return call("cov", x, weights, correction=correction)
 
 
 def corrcoef(x: AnyArray, /) -> AnyArray:
-    """Correlation coefficients of the variables in the rows of `x` (variables, observations)."""
+    """Correlation coefficients of the variables in the rows of `x` (variables, observations).
+
+    >>> import trellis as tl
+    >>> tl.corrcoef(tl.asarray([[1.0, 2.0, 3.0], [3.0, 2.0, 1.0]]))
+    Array([[ 1., -1.],
+           [-1.,  1.]], dtype=float32, backend='numpy', device='cpu')
+    """
     return call("corrcoef", x)

@@ -18,6 +18,8 @@ __all__ = [
 
 def reshape(x: Any, *, shape: tuple[int, ...], copy: bool | None) -> Any:
     if copy is None:
+        if shape and min(shape) < -1:  # NumPy takes any negative size for an open one
+            raise ValueError
         return x.reshape(shape)
     return np.reshape(x, shape, copy=copy)
 
