@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import operator
 import pickle
+import subprocess
 import sys
 from typing import Any
 
@@ -52,6 +53,8 @@ def test_integer_operators_with_native_arrays(backend: str, function: Any):
         check(out, function(x, y))
 
 
+@pytest.mark.xdist_group("torch")
+@pytest.mark.xdist_group("torch")
 def test_promotion_with_a_native_array_first():
     pytest.importorskip("torch")
     ints = make("torch", np.int64([1, 2]))
@@ -95,6 +98,7 @@ def test_other_frameworks_are_refused():
 
 
 # ---- torch ---------------------------------------------------------------------------------------------------------------------
+@pytest.mark.xdist_group("torch")
 def test_torch_functions():
     torch = pytest.importorskip("torch")
     x = array("torch")
@@ -117,6 +121,7 @@ def test_torch_functions():
     assert torch.is_floating_point(x) is True
 
 
+@pytest.mark.xdist_group("torch")
 def test_torch_functions_that_change_their_arguments():
     torch = pytest.importorskip("torch")
     x = array("torch")
@@ -132,6 +137,7 @@ def test_torch_functions_that_change_their_arguments():
     check(tensor[0], np.float32([9, 9]))
 
 
+@pytest.mark.xdist_group("torch")
 def test_torch_gradients_flow():
     torch = pytest.importorskip("torch")
     data = torch.ones(3, requires_grad=True)
@@ -202,6 +208,7 @@ def test_numpy_shares_memory():
 
 
 # ---- JAX -----------------------------------------------------------------------------------------------------------------------
+@pytest.mark.xdist_group("jax")
 def test_jax_functions():
     jax = pytest.importorskip("jax")
     x = array("jax")
@@ -211,6 +218,7 @@ def test_jax_functions():
     check(jax.nn.relu(x), VALUES)
 
 
+@pytest.mark.xdist_group("jax")
 def test_jax_transformations_take_arrays():
     jax = pytest.importorskip("jax")
     x = array("jax")
@@ -226,6 +234,7 @@ def test_jax_transformations_take_arrays():
 
 
 # ---- TensorFlow ----------------------------------------------------------------------------------------------------------------
+@pytest.mark.xdist_group("tensorflow")
 def test_tensorflow_functions():
     tf = pytest.importorskip("tensorflow")
     x = array("tensorflow")
@@ -240,6 +249,7 @@ def test_tensorflow_functions():
 
 
 # ---- pytrees -------------------------------------------------------------------------------------------------------------------
+@pytest.mark.xdist_group("torch")
 def test_torch_pytree():
     torch = pytest.importorskip("torch")
     import torch.utils._pytree as pytree
@@ -253,6 +263,7 @@ def test_torch_pytree():
     check(grad, 2 * VALUES)
 
 
+@pytest.mark.xdist_group("torch")
 def test_torch_compile_takes_arrays():
     torch = pytest.importorskip("torch")
     torch._dynamo.reset()
@@ -267,6 +278,14 @@ def test_optree(backend: str):
     tl.tree.register_optree()
     assert optree.tree_leaves({"a": x})[0] is x.native
     assert is_array_on(optree.tree_map(lambda leaf: leaf * 2, x), backend)
+
+
+@pytest.mark.parametrize("lines", ["import optree, trellis as tl", "import trellis as tl, optree; tl.Container()"])
+def test_optree_knows_arrays_without_being_told(lines: str):
+    pytest.importorskip("optree")
+    code = f"{lines}; x = tl.ones(2); print([type(leaf).__name__ for leaf in optree.tree_leaves([x, tl.Container(a=x)])])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.stdout == "['ndarray', 'ndarray']\n", done.stderr
 
 
 def test_trellis_trees_take_arrays_for_leaves(backend: str):
@@ -306,6 +325,7 @@ def test_dlpack_into_trellis(backend: str):
         check(out, VALUES)
 
 
+@pytest.mark.xdist_group("torch")
 def test_dlpack_shares_memory():
     torch = pytest.importorskip("torch")
     x = array("torch")

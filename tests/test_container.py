@@ -401,6 +401,7 @@ def test_bringing_a_container_to_another_backend(backend: str):
 
 
 # ---- pytrees -------------------------------------------------------------------------------------------------------------------
+@pytest.mark.xdist_group("jax")
 def test_jax_pytree():
     jax = pytest.importorskip("jax")
     c = sample("jax")
@@ -418,6 +419,7 @@ def test_jax_pytree():
     assert jax.tree.map(lambda x: x, tl.Container(a=None)).to_dict() == {"a": None}
 
 
+@pytest.mark.xdist_group("torch")
 def test_torch_pytree():
     torch = pytest.importorskip("torch")
     import torch.utils._pytree as pytree
@@ -433,6 +435,7 @@ def test_torch_pytree():
     assert torch.vmap(lambda c: c * 2)(tl.Container(a=torch.ones(3))).all_equal(tl.Container(a=2 * torch.ones(3)))
 
 
+@pytest.mark.xdist_group("tensorflow")
 def test_tensorflow_nest():
     tf = pytest.importorskip("tensorflow")
     c = sample("tensorflow")
@@ -528,6 +531,7 @@ def test_register_a_kind_of_node():
     assert tree.map(lambda x: x + 1, Box(1)).content == 2
 
 
+@pytest.mark.xdist_group("torch")
 def test_torch_results_are_nodes():
     torch = pytest.importorskip("torch")
     result = torch.max(torch.ones(2, 3), 0)

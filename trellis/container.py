@@ -538,3 +538,4 @@ def _install() -> None:
 
 
 _install()
+tree.register_optree()

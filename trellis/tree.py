@@ -335,7 +335,10 @@ _OPTREE_DONE = False
 
 
 def register_optree() -> None:
-    """Make Array and Container nodes of optree, if that is imported. Cheap to call again."""
+    """Make Array and Container nodes of optree, if that is imported. Cheap to call again.
+
+    Done when trellis is imported and when a Container is made; call it if you import optree after that and use Arrays only.
+    """
     global _OPTREE_DONE
     if _OPTREE_DONE or "optree" not in sys.modules:
         return
