@@ -54,7 +54,6 @@ def test_integer_operators_with_native_arrays(backend: str, function: Any):
 
 
 @pytest.mark.xdist_group("torch")
-@pytest.mark.xdist_group("torch")
 def test_promotion_with_a_native_array_first():
     pytest.importorskip("torch")
     ints = make("torch", np.int64([1, 2]))
