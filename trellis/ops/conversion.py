@@ -29,7 +29,10 @@ def asarray(
     >>> tl.asarray([1, 2, 3], dtype="float32")
     Array([1., 2., 3.], dtype=float32, backend='numpy', device='cpu')
     """
-    return Array(native_array(obj, optional_dtype(dtype), device, copy, backend))
+    data = native_array(obj, optional_dtype(dtype), device, copy, backend)
+    if type(obj) is Array and data is obj._data:
+        return obj  # not a second Array on the data: where assignment rebinds, it would not see a change of the first
+    return Array(data)
 
 
 def native_array(obj: Any, dtype: dtypes.DType | None, device: Any, copy: bool | None, backend: str | None) -> AnyArray:
