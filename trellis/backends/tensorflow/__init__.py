@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-import importlib
-import importlib.util
-
-from trellis.backends.tensorflow import creation, elementwise, meta, reduction, searching, special
+from trellis.backends.tensorflow import (
+    creation, elementwise, fft, indexing, linalg, manipulation, meta, products, reduction, searching, special, updates,
+)  # fmt: skip
 
 name = "tensorflow"
-modules = (meta, elementwise, special, creation, reduction, searching) + tuple(
-    importlib.import_module(f"{__name__}.{part}")
-    for part in ("manipulation", "indexing", "updates", "products", "linalg", "fft")
-    if importlib.util.find_spec(f"{__name__}.{part}") is not None
-)
+modules = (meta, elementwise, special, creation, manipulation, reduction, searching, indexing, updates, products, linalg, fft)

@@ -81,7 +81,7 @@ def _scaled(x: Any, factor: float) -> Any:
 def log1p(x: Any) -> Any:
     a, b = real(x), imag(x)
     shifted = gen.add_v2(a, number(1, a))
-    near = gen.logical_and(gen.less(gen.abs(a), number(0.5, a)), gen.less(gen.abs(b), number(0.5, b)))
+    near = gen.logical_and(gen.less(gen._abs(a), number(0.5, a)), gen.less(gen._abs(b), number(0.5, b)))
     one, zero = number(1, a), number(0, a)
     small_a, small_b = gen.select_v2(near, a, one), gen.select_v2(near, b, zero)
     inner = gen.add_v2(gen.mul(small_a, gen.add_v2(small_a, number(2, a))), gen.square(small_b))
@@ -96,6 +96,7 @@ def expm1(x: Any) -> Any:
     b = gen.select_v2(finite, imag(x), number(0, a))
     half_sine = gen.sin(gen.mul(b, number(0.5, b)))
     turned = gen.sub(gen.mul(gen.expm1(a), gen.cos(b)), gen.mul(number(2, b), gen.square(half_sine)))
+    turned = gen.add_v2(turned, number(0, b))  # -0 becomes +0
     exact = make(turned, gen.mul(gen.exp(a), gen.sin(b)))
     outside = gen.exp(gen.select_v2(finite, number(0, x), x))
     return gen.select_v2(finite, exact, make(gen.sub(real(outside), number(1, a)), imag(outside)))
@@ -105,6 +106,20 @@ def sqrt(x: Any) -> Any:
     """TensorFlow's root of a - 0j has the imaginary part +0: it is given the sign of x's."""
     root = gen.sqrt(x)
     return make(real(root), with_sign(imag(root), imag(x)))
+
+
+def tanh(x: Any) -> Any:
+    """At an infinite real part the imaginary part is a zero with the sign of x's, not that of sin(2 b)."""
+    a, b = real(x), imag(x)
+    limit = gen.logical_and(gen.is_inf(a), gen.is_finite(b))
+    safe = gen.select_v2(limit, number(0, x), x)
+    return gen.select_v2(limit, make(gen.sign(a), with_sign(number(0, b), b)), gen.tanh(safe))
+
+
+def tan(x: Any) -> Any:
+    """-i tanh(i x)"""
+    turned = tanh(make(gen.neg(imag(x)), real(x)))
+    return make(imag(turned), gen.neg(real(turned)))
 
 
 def sign(x: Any) -> Any:

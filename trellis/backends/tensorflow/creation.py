@@ -11,7 +11,7 @@ from tensorflow.python.ops import gen_array_ops, gen_math_ops as gen
 from trellis.backends.tensorflow.meta import NATIVE, cast, device_of, dtype_of, filled, scope, sizes_of, small_constant, tensor
 from trellis.dtypes import DType, integer_range
 
-__all__ = ["arange", "empty", "empty_like", "eye", "full", "full_like", "linspace", "tril", "triu"]
+__all__ = ["arange", "empty", "empty_like", "eye", "fftfreq", "full", "full_like", "linspace", "rfftfreq", "tril", "triu"]
 
 
 def _value(op: str, value: Any, dtype: DType) -> Any:
@@ -95,6 +95,27 @@ def linspace(*, start: Any, stop: Any, num: int, endpoint: bool, dtype: DType, d
         if dtype.kind in "iu":
             values = gen.floor(values)
         return cast(values, NATIVE[dtype])
+
+
+def fftfreq(*, n: int, d: float, dtype: DType | None, device: Any) -> Any:
+    if n < 1:
+        raise ValueError(f"fftfreq: n={n} must be 1 or more")
+    with scope(device):
+        position = gen._range(*(filled(k, tf.int64) for k in (0, n, 1)))
+        half = filled(n - n // 2, tf.int64)
+        return _frequencies(gen.select_v2(gen.less(position, half), position, gen.sub(position, filled(n, tf.int64))), n, d, dtype)
+
+
+def rfftfreq(*, n: int, d: float, dtype: DType | None, device: Any) -> Any:
+    if n < 1:
+        raise ValueError(f"rfftfreq: n={n} must be 1 or more")
+    with scope(device):
+        return _frequencies(gen._range(*(filled(k, tf.int64) for k in (0, n // 2 + 1, 1))), n, d, dtype)
+
+
+def _frequencies(position: Any, n: int, d: float, dtype: DType | None) -> Any:
+    native = tf.float32 if dtype is None else NATIVE[dtype]
+    return cast(gen.mul(cast(position, tf.float64), filled(1.0 / (n * d), tf.float64)), native)
 
 
 def eye(*, n_rows: int, n_cols: int, k: int, dtype: DType, device: Any) -> Any:

@@ -171,8 +171,9 @@ def _scaled_log(base: int) -> Any:
         if x.dtype is not tf.float64:
             return cast(result, x.dtype)
         whole = gen.round(result)
-        exact = gen.equal(gen._pow(filled(float(base), tf.float64), whole), x)
-        return gen.add_v2(result, gen.select_v2(exact, gen.sub(whole, tf.stop_gradient(result)), filled(0.0, tf.float64)))
+        off = gen.sub(whole, gen_array_ops.stop_gradient(result))
+        exact = gen.logical_and(gen.is_finite(off), gen.equal(gen._pow(filled(float(base), tf.float64), whole), x))
+        return gen.add_v2(result, gen.select_v2(exact, off, filled(0.0, tf.float64)))
 
     return run
 
@@ -194,8 +195,8 @@ log2 = unary("log2", table("log2", _scaled_log(2), c=complexes.log2))
 sin = unary("sin", table("sin", gen.sin))
 sinh = unary("sinh", table("sinh", gen.sinh))
 sqrt = unary("sqrt", table("sqrt", gen.sqrt, c=complexes.sqrt))
-tan = unary("tan", table("tan", gen.tan))
-tanh = unary("tanh", table("tanh", gen.tanh))
+tan = unary("tan", table("tan", gen.tan, c=complexes.tan))
+tanh = unary("tanh", table("tanh", gen.tanh, c=complexes.tanh))
 
 
 # ---- comparisons, logic, bits --------------------------------------------------------------------------------------------------

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import math
 from typing import Any
 
 import numpy as np
@@ -56,6 +57,11 @@ def filled(value: Any, dtype: tf.DType) -> Any:
         value = int(value)
     elif dtype is tf.bool:
         value = bool(value)
+    elif dtype.is_complex:
+        part = tf.float64 if dtype is tf.complex128 else tf.float32
+        return gen_math_ops._complex(filled(value.real, part), filled(value.imag, part), dtype)
+    elif value == 0 and math.copysign(1, value) < 0:  # TensorFlow keeps scalars by equality, and hands out +0.0 for -0.0
+        return gen_math_ops.neg(convert_to_tensor(0.0, dtype))
     return convert_to_tensor(value, dtype)
 
 
