@@ -48,11 +48,11 @@ def _log1p_complex(x: Any) -> Any:
 
 
 def _expm1_complex(x: Any) -> Any:
-    # NumPy multiplies infinities and zeros where the real part is infinite; there exp, which is right, less 1.
-    result = np.expm1(x)
-    far = ~np.isfinite(x)
-    exponential = np.exp(x)
-    return np.where(far, _complex(exponential.real - 1, exponential.imag), np.where(x.imag == 0, _complex(result.real, x.imag), result))
+    # NumPy multiplies infinities by zeros where a part is not finite: there exp, which is right, less 1. And its real part is -0 at -0.
+    result, exponential = np.expm1(x), np.exp(x)
+    finite = np.isfinite(x)
+    real = np.where(finite, result.real + 0.0, exponential.real - 1)
+    return _complex(real, np.where(finite, result.imag, exponential.imag))
 
 
 def _tanh_complex(x: Any) -> Any:
