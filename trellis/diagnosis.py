@@ -226,6 +226,23 @@ def _check_flat_or_axis(op: str, shapes: _Shapes, params: _Params) -> None:
     _check_axes(op, shapes, params)
 
 
+def _check_einsum(op: str, shapes: _Shapes, params: _Params) -> None:
+    """Each letter has one size. Terms with "..." are left to the framework."""
+    equation = params["equation"].replace(" ", "")
+    terms = equation.split("->")[0].split(",")
+    if len(terms) != len(shapes):
+        raise ValueError(f"{op}: equation={params['equation']!r} has {len(terms)} terms for {len(shapes)} arrays")
+    sizes: dict[str, int] = {}
+    for term, shape in zip(terms, shapes):
+        if "..." in term:
+            continue
+        if len(term) != len(shape):
+            raise ValueError(f"{op}: the term {term!r} names {len(term)} axes, but the array has shape {shape}")
+        for letter, size in zip(term, shape):
+            if sizes.setdefault(letter, size) != size:
+                raise ValueError(f"{op}: {letter!r} in {params['equation']!r} has sizes {sizes[letter]} and {size}")
+
+
 def _count(shape: tuple[int, ...]) -> int:
     count = 1
     for n in shape:
@@ -236,6 +253,7 @@ def _count(shape: tuple[int, ...]) -> int:
 _BROADCASTING = ("broadcast_arrays", "isclose", "where", "clip", "interp")
 _CHECKS: dict[str, Callable[[str, _Shapes, _Params], None]] = {
     "matmul": _check_matmul,
+    "einsum": _check_einsum,
     "reshape": _check_reshape,
     "concat": _check_joined,
     "stack": _check_joined,

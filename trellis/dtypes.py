@@ -8,7 +8,6 @@ a bool gives way to everything. What has no common dtype (uint64 with a signed i
 from __future__ import annotations
 
 import builtins
-import functools
 from collections.abc import Iterable
 from typing import Any
 
@@ -98,9 +97,10 @@ def as_dtype(dtype: Any, /) -> DType:
         raise TypeError(f"dtype={dtype!r} is not a dtype; use one of {', '.join(DTYPES)}") from None
 
 
-@functools.lru_cache(maxsize=256)
 def _as_dtype(dtype: Any) -> DType:
-    if dtype in _PYTHON_TYPES:
+    if isinstance(dtype, str) and dtype in DTYPES:
+        return DTYPES[dtype]
+    if isinstance(dtype, type) and dtype in _PYTHON_TYPES:
         return _PYTHON_TYPES[dtype]
     name = getattr(dtype, "name", None) or str(dtype)  # numpy, jax and tensorflow dtypes have a name, torch's a string
     found = DTYPES.get(name.removeprefix("torch."))
@@ -112,23 +112,29 @@ def _as_dtype(dtype: Any) -> DType:
     return found
 
 
-@functools.cache
 def promote(a: DType, b: DType) -> DType:
     """The common dtype of two arrays' dtypes. TypeError where there is none."""
-    if a is b:
-        return a
+    found = _PROMOTED[a.name][b.name]
+    if found is None:
+        raise TypeError(f"{a} and {b} have no common dtype; cast one of the arrays with tl.astype")
+    return found
+
+
+def _promoted(a: DType, b: DType) -> DType | None:
     low, high = sorted((a, b), key=lambda d: ("biufc".index(d.kind), d.bits))
-    if low.kind == "b":
+    if low is high or low.kind == "b":
         return high
     if low.kind == "i" and high.kind == "u":
-        if high is uint64:
-            raise TypeError(f"{a} and {b} have no common dtype; cast one of the arrays with tl.astype")
-        return DTYPES[f"int{max(low.bits, high.bits * 2)}"]
+        return None if high is uint64 else DTYPES[f"int{max(low.bits, high.bits * 2)}"]
     if high.kind == "c" and low.kind == "f":
         return complex128 if low is float64 else high
     if low.kind == high.kind == "f" and low.bits == high.bits:
         return float32  # float16 with bfloat16
     return high
+
+
+# A table of plain dicts, not a cached function: compilers trace through it.
+_PROMOTED = {a.name: {b.name: _promoted(a, b) for b in DTYPES.values()} for a in DTYPES.values()}
 
 
 def common_dtype(items: Iterable[Any], default_int: DType = int64) -> DType:
@@ -137,7 +143,9 @@ def common_dtype(items: Iterable[Any], default_int: DType = int64) -> DType:
     strong = [x for x in items if type(x) is DType]
     kinds = {"b" if isinstance(x, builtins.bool) else "i" if isinstance(x, int) else "f" if isinstance(x, float) else "c"
              for x in items if type(x) is not DType}  # fmt: skip
-    found = functools.reduce(promote, strong) if strong else bool
+    found = strong[0] if strong else bool
+    for dtype in strong[1:]:
+        found = promote(found, dtype)
     if "c" in kinds and found.kind != "c":
         return complex128 if found is float64 else complex64
     if "f" in kinds and found.kind in "biu":

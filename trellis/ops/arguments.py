@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import operator
 from typing import Any
 
@@ -41,6 +42,8 @@ def shape(op: str, value: Any, name: str = "shape") -> tuple[int, ...]:
     sizes = tuple(integer(op, name, n) for n in items)
     if any(n < 0 for n in sizes):
         raise ValueError(f"{op}: {name}={value!r} has a negative size; every size must be 0 or more")
+    if math.prod(sizes) >= 2**60:  # frameworks overflow there, and TensorFlow ends the process
+        raise ValueError(f"{op}: {name}={value!r} has more elements than a computer can address")
     return sizes
 
 
