@@ -12,8 +12,14 @@ def complex_round(x: torch.Tensor) -> torch.Tensor:
 def complex_sign(x: torch.Tensor) -> torch.Tensor:
     """x / abs(x), and 0 at 0; torch.sgn overlooks NaN."""
     size = torch.abs(x)
-    zero = size == 0
-    return torch.where(zero, 0, x / torch.where(zero, 1, size))
+    safe = torch.where(size == 0, 1, size)
+    return torch.where(size == 0, 0, torch.complex(x.real / safe, x.imag / safe))
+
+
+def complex_acos(x: torch.Tensor) -> torch.Tensor:
+    """The imaginary part has the opposite sign of that of x, of zeros too; torch loses it in complex128."""
+    plain = torch.acos(x)
+    return torch.complex(plain.real, torch.copysign(plain.imag, -x.imag))
 
 
 def complex_log1p(x: torch.Tensor) -> torch.Tensor:

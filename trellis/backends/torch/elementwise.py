@@ -9,7 +9,7 @@ import torch
 
 from trellis.backends import elementwise as factories
 from trellis.backends.torch import unsigned
-from trellis.backends.torch.complex import complex_expm1, complex_log1p, complex_round, complex_sign, complex_tanh
+from trellis.backends.torch.complex import complex_acos, complex_expm1, complex_log1p, complex_round, complex_sign, complex_tanh
 from trellis.backends.torch.convert import BOOL, COMPLEX, FLOAT, INTEGER, UNSIGNED, promoted, same_dtype, value_for, weak
 from trellis.domains import compute_dtype
 
@@ -106,7 +106,7 @@ _chooses = unsigned.choosing
 # op: torch's kernel, the dtypes for which it is right as it is, and kernels for others in its domain
 _UNARY: dict[str, tuple[Kernel, Set[torch.dtype], dict[torch.dtype, Kernel]]] = {
     "abs": (torch.abs, _NUMERIC, _for(UNSIGNED, _identity)),
-    "acos": (torch.acos, FLOAT | COMPLEX, {}),
+    "acos": (torch.acos, FLOAT, _for(COMPLEX, complex_acos)),
     "acosh": (torch.acosh, FLOAT | COMPLEX, {}),
     "asin": (torch.asin, FLOAT | COMPLEX, {}),
     "asinh": (torch.asinh, FLOAT | COMPLEX, {}),

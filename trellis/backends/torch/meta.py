@@ -10,6 +10,7 @@ from torch.utils import _pytree as pytree
 
 from trellis import dtypes
 from trellis.backends.torch.convert import COMPLEX, DTYPE, NATIVE, dtype_of
+from trellis.backends.torch.dynamo import prepare
 from trellis.dtypes import DType
 
 __all__ = [
@@ -97,6 +98,8 @@ def to_numpy(x: torch.Tensor) -> np.ndarray[Any, Any]:
 
 
 def constant(value: np.ndarray[Any, Any], *, like: torch.Tensor) -> torch.Tensor:
+    if torch.compiler.is_compiling():
+        return torch.as_tensor(value, device=like.device)  # to Dynamo a NumPy array is a tensor, and tells little about itself
     return from_numpy(value, dtype=None, device=like.device, copy=None)
 
 
@@ -167,6 +170,7 @@ def dlpack_device(x: torch.Tensor) -> tuple[Any, int]:
 
 
 def register_pytrees(Array: type, Container: type) -> None:
+    prepare()
     pytree.register_pytree_node(
         Array,
         lambda x: ([x._data], None),

@@ -1,0 +1,65 @@
+"""Let torch.compile trace `X @ Y` and `~X` of tl.Arrays, and the default backend.
+
+Dynamo calls an object's `__add__` and the like, but up to torch 2.13 it has no rows for `operator.matmul` (pytorch pull request
+189585 adds it) and `operator.invert`, so they break the graph. The rows are added when Dynamo is imported; importing it here
+would cost a second.
+"""
+
+from __future__ import annotations
+
+import importlib.abc
+import importlib.util
+import operator
+import sys
+from types import ModuleType
+from typing import Any
+
+from trellis import dispatch
+
+_BUILTINS = "torch._dynamo.variables.builtin"
+
+
+def prepare() -> None:
+    # Dynamo cannot read a context variable: it asks for the default backend once, when it traces
+    dispatch.default_backend._dynamo_marked_constant = True  # type: ignore[attr-defined]
+    module = sys.modules.get(_BUILTINS)
+    if module is not None:
+        _add_rows(module)
+    else:
+        sys.meta_path.insert(0, _AfterImport())
+
+
+class _AfterImport(importlib.abc.MetaPathFinder):
+    """Adds the rows just after the module is imported, once."""
+
+    def find_spec(self, fullname: str, path: Any, target: Any = None) -> Any:
+        if fullname != _BUILTINS:
+            return None
+        sys.meta_path.remove(self)
+        spec = importlib.util.find_spec(fullname)
+        if spec is None or spec.loader is None:
+            return None
+        execute = spec.loader.exec_module
+
+        def execute_and_add(module: ModuleType) -> None:
+            execute(module)
+            _add_rows(module)
+
+        spec.loader.exec_module = execute_and_add  # type: ignore[method-assign]
+        return spec
+
+
+def _add_rows(module: ModuleType) -> None:
+    known: Any = module.BuiltinVariable
+    if not hasattr(known, "call_matmul") and hasattr(known, "_binops"):
+        known._binops().setdefault(operator.matmul, (["__matmul__", "__rmatmul__", "__imatmul__"], operator.imatmul))
+        known._binop_handlers.cache_clear()
+        known.call_function_handler_cache.clear()
+    if not hasattr(known, "call_invert"):
+        known.call_invert = _call_invert
+
+
+def _call_invert(_: Any, translator: Any, x: Any) -> Any:
+    from torch._dynamo.variables.user_defined import UserDefinedObjectVariable
+
+    return x.call_method(translator, "__invert__", [], {}) if isinstance(x, UserDefinedObjectVariable) else None
