@@ -240,7 +240,7 @@ def _digamma_left(x: Any) -> Any:
 
 def _i0(x: Any) -> Any:
     a = np.abs(x)
-    return _by_parts(a, (a < 500, np.i0), (a >= 500, _i0_far))
+    return _by_parts(a, (a < 500, np.i0), ((a >= 500) & (a < np.inf), _i0_far))  # NaN at infinity, as everywhere: SciPy, torch, JAX
 
 
 def _i0_far(x: Any) -> Any:
