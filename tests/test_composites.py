@@ -37,8 +37,16 @@ def _check(case: Case, result: Any) -> None:
         check(a, e, dtype=case.dtype, tolerance=case.tolerance)
 
 
+# These look at values when they can. For the others a first case is enough on JAX, which compiles every primitive for every
+# shape also when eager; the rest of them runs in test_compiled.
+LOOKING = ("expm", "histogram", "logm", "nanquantile", "quantile", "sqrtm")
+FIRST = {id(next(c for c in CASES if c.op == op)) for op in OPS}
+
+
 @pytest.mark.parametrize("case", CASES, ids=_name)
 def test_eager(backend: str, case: Case) -> None:
+    if backend == "jax" and case.op not in LOOKING and id(case) not in FIRST:
+        pytest.skip("runs in test_compiled")
     _check(case, FUNCTIONS[case.op](*_operands(backend, case), **case.params))
 
 

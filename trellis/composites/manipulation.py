@@ -95,8 +95,8 @@ def diag(x: Any, *, k: int) -> Any:
         return diagonal(x, offset=k)
     if rank_of(x) != 1:
         raise ValueError(f"diag: expected 1 or 2 dimensions, got shape {shape_of(x)}; use tl.linalg.diagonal for a batch")
-    values = pad(x, ((max(k, 0), max(-k, 0)),))
-    # Selected, not multiplied: 0 * inf would put NaN beside the diagonal.
     zero = False if dtype_of(x) is bool_ else 0
+    values = pad(x, ((max(k, 0), max(-k, 0)),), constant_values=zero)
     (size,) = shape_of(values)
+    # Selected, not multiplied: 0 * inf would put NaN beside the diagonal.
     return where(eye(x, size, bool_, k), values, zero)  # type: ignore[arg-type]

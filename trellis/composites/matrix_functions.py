@@ -11,10 +11,23 @@ from typing import Any
 import numpy as np
 
 from trellis.composites.norms import matrix_norm
-from trellis.composites.support import cast, count, dtype_of, epsilon, eye, is_concrete, one_floating, rank_of, shape_of, single
+from trellis.composites.support import (
+    arange,
+    cast,
+    count,
+    dtype_of,
+    epsilon,
+    eye,
+    full,
+    is_concrete,
+    one_floating,
+    rank_of,
+    shape_of,
+    single,
+)
 from trellis.dispatch import interpreters
-from trellis.dtypes import real_of
-from trellis.ops.comparison import equal, greater, isfinite, less_equal, logical_and
+from trellis.dtypes import bool as bool_, real_of
+from trellis.ops.comparison import equal, greater, isfinite, less_equal, logical_and, logical_not, logical_or
 from trellis.ops.elementwise import abs, add, divide, exp, imag, log, multiply, negative, real, round, sqrt, subtract
 from trellis.ops.linalg import eig, inv, matmul, pinv, slogdet, solve
 from trellis.ops.manipulation import expand_dims, reshape
@@ -96,10 +109,11 @@ def _pade(a: Any, identity: Any) -> Any:
 
 # ---- square root --------------------------------------------------------------------------------------------------------------
 # The product form of the Denman-Beavers iteration, scaled: N. J. Higham, "Functions of Matrices" (2008), equation 6.29.
-# It converges to the principal root if no eigenvalue is zero or negative. For the rest there are the eigenvectors.
-def _steps(dtype: Any) -> int:
-    """Enough for any condition that the precision can express: each step divides it by 4, the last five double the digits."""
-    return 34 if epsilon(dtype) < 1e-10 else 20
+# It converges to the principal root if no eigenvalue is zero or negative, and is exact if they are not too far apart. For the
+# rest there are the eigenvectors; of two roots the one whose square is nearer is taken.
+_STEPS_EAGER = 60  # far more than any matrix takes that has a root
+_STEPS_TRACED = 12  # random matrices of any condition take 6 to 13; what is not exact by then goes by its eigenvectors
+_STEPS_AGAIN = 8  # for the root of a root: its eigenvalues are closer together and in the right half plane
 
 
 def sqrtm(x: Any) -> Any:
@@ -111,11 +125,18 @@ def sqrtm(x: Any) -> Any:
     a = where(finite, a, identity)
     scale = _magnitude(a)
     a = multiply(a, scale)
-    result, found = _iterated_root(a, identity, _steps(dtype_of(a)))
+    result, error = _iterated_root(a, identity, _STEPS_TRACED)
+    found = less_equal(error, _tight(a))
     if not (is_concrete(found) and _item(all(found))):
-        other, also = _root_by_eigenvectors(where(found, _distinct(identity), a))
-        result = where(found, result, where(also, other, _NAN))
+        other, its_error = _root_by_eigenvectors(where(found, _distinct(identity), a))
+        first = logical_or(found, less_equal(error, its_error))
+        result = where(first, result, other)
+        result = where(less_equal(where(first, error, its_error), epsilon(dtype_of(a)) ** 0.5), result, _NAN)
     return cast(where(finite, divide(result, sqrt(scale)), _NAN), dtype_of(given))
+
+
+def _tight(a: Any) -> float:
+    return 100 * shape_of(a)[-1] * epsilon(dtype_of(a))  # type: ignore[operator]
 
 
 def _magnitude(a: Any) -> Any:
@@ -130,55 +151,68 @@ def _all_finite(x: Any) -> Any:
 
 def _distinct(identity: Any) -> Any:
     """A matrix whose eigenvectors have derivatives: its eigenvalues differ."""
-    size = shape_of(identity)[-1]
-    rows = reshape(interpreters[type(identity)].constant(np.arange(1.0, size + 1), like=identity), (-1, 1))  # type: ignore[operator]
-    return multiply(identity, cast(rows, dtype_of(identity)))
+    rows = reshape(arange(identity, shape_of(identity)[-1], real_of(dtype_of(identity))), (-1, 1))  # type: ignore[arg-type]
+    return multiply(identity, add(rows, 1))
 
 
 def _iterated_root(a: Any, identity: Any, steps: int) -> tuple[Any, Any]:
-    """The principal root of each matrix, and whether the iteration found it."""
-    size = shape_of(a)[-1]
-    limit = 10 * size * epsilon(dtype_of(a))  # type: ignore[operator]
-    root, product, alive = a, a, None
-    settled = None
-    for _ in range(steps):
-        scale, usable = _scale(product)
-        alive = usable if alive is None else logical_and(alive, usable)
-        scaled = where(usable, multiply(product, scale), identity)
-        inverse = inv(scaled)
-        root = multiply(matmul(root, add(identity, inverse)), multiply(sqrt(scale), 0.5))
-        product = multiply(add(multiply(identity, 2), add(scaled, inverse)), 0.25)
-        settled = less_equal(matrix_norm(subtract(product, identity), keepdims=True, ord="fro"), limit)
-        if is_concrete(settled) and _item(all(settled)):
+    """The principal root of each matrix, and the error of its square."""
+    root, product, alive = a, a, _has_inverse(a)
+    product = where(alive, product, identity)
+    limit = 10 * shape_of(a)[-1] * epsilon(dtype_of(a))  # type: ignore[operator]
+    for step in range(_STEPS_EAGER if is_concrete(a) else steps):
+        inverse, usable = _inverse(product, identity)
+        alive = logical_and(alive, usable)
+        factor = multiply(_balance(product, inverse), 1.0371 if step < 2 else 1.0)  # no eigenvalue of -1, which gives 0
+        product, inverse = multiply(product, factor), divide(inverse, factor)
+        root = multiply(matmul(root, add(identity, inverse)), multiply(sqrt(factor), 0.5))
+        product = multiply(add(multiply(identity, 2), add(product, inverse)), 0.25)
+        rest = _norm(subtract(product, identity))
+        if is_concrete(rest) and _item(all(logical_or(less_equal(rest, limit), logical_not(alive)))):
             break
-    close = _squares_to(root, a, 100 * size * epsilon(dtype_of(a)))  # type: ignore[operator]
-    return where(close, root, identity), logical_and(alive, close)
+    root = where(logical_and(alive, _all_finite(root)), root, identity)
+    return root, where(alive, _error_of_square(root, a), float("inf"))
 
 
-def _scale(product: Any) -> tuple[Any, Any]:
-    """A factor that brings the determinant near 1, rounded so that it has no derivative; and whether there is an inverse."""
-    _, logarithm = slogdet(product)
-    usable = isfinite(logarithm)
-    size = shape_of(product)[-1]
-    factor = exp(negative(round(divide(where(usable, logarithm, 0.0), size))))
-    return expand_dims(factor, (-2, -1)), expand_dims(usable, (-2, -1))
+def _norm(x: Any) -> Any:
+    return matrix_norm(x, keepdims=True, ord="fro")
 
 
-def _squares_to(root: Any, a: Any, tolerance: float) -> Any:
-    """Whether root @ root is `a`, to the precision that the size of the root allows."""
-    distance = matrix_norm(subtract(matmul(root, root), a), keepdims=True, ord="fro")
-    length = matrix_norm(root, keepdims=True, ord="fro")
-    return less_equal(distance, multiply(multiply(length, length), tolerance))
+def _has_inverse(x: Any) -> Any:
+    return expand_dims(isfinite(slogdet(x)[1]), (-2, -1))
+
+
+def _inverse(x: Any, identity: Any) -> tuple[Any, Any]:
+    """The inverse, and whether there is one. Once the first matrix has one, a later one without is a rare accident."""
+    usable = full(x, (), True, bool_)
+    try:
+        inverse = inv(x)
+    except np.linalg.LinAlgError:
+        usable = _has_inverse(x)
+        inverse = inv(where(usable, x, identity))
+    return inverse, usable
+
+
+def _balance(product: Any, inverse: Any) -> Any:
+    """The factor that makes a matrix and its inverse equally large, rounded to a power of e so that it has no derivative."""
+    return exp(round(multiply(subtract(log(_norm(inverse)), log(_norm(product))), 0.5)))
+
+
+def _error_of_square(root: Any, a: Any) -> Any:
+    """How far root @ root is from `a`, relative to what the size of the root allows."""
+    distance, length = _norm(subtract(matmul(root, root), a)), _norm(root)
+    zero = equal(length, 0)
+    return where(zero, distance, divide(distance, where(zero, 1.0, multiply(length, length))))
 
 
 def _root_by_eigenvectors(a: Any) -> tuple[Any, Any]:
-    """The root of matrices with zero or negative eigenvalues, and whether it is one."""
+    """A root of matrices with zero, negative, or very different eigenvalues, and the error of its square."""
     values, vectors = eig(a)
     zero = equal(values, 0)
     roots = where(zero, 0.0, sqrt(where(zero, 1.0, values)))
     root = matmul(multiply(vectors, expand_dims(roots, -2)), pinv(vectors))
     root = root if dtype_of(a).kind == "c" else real(root)
-    return root, _squares_to(root, a, epsilon(dtype_of(a)) ** 0.5)
+    return root, _error_of_square(root, a)
 
 
 # ---- logarithm ----------------------------------------------------------------------------------------------------------------
@@ -212,23 +246,18 @@ def logm(x: Any) -> Any:
     a, identity = _prepared("logm", given)
     valid = _all_finite(a)
     a = where(valid, a, identity)
-    scale, usable = _scale(a)
-    valid = logical_and(valid, usable)
-    a = where(usable, multiply(a, scale), identity)
-    root = sqrtm(a)
+    _, logarithm = slogdet(a)
+    valid = logical_and(valid, expand_dims(isfinite(logarithm), (-2, -1)))
+    exponent = round(divide(where(isfinite(logarithm), logarithm, 0.0), shape_of(a)[-1]))  # type: ignore[arg-type]
+    exponent = expand_dims(exponent, (-2, -1))
+    root = sqrtm(where(valid, multiply(a, exp(negative(exponent))), identity))  # eigenvalues around 1
     valid = logical_and(valid, _all_finite(root))
-    root = where(_all_finite(root), root, identity)
-    steps = _steps(dtype_of(a))
-    for share in (2, 3):  # a root has the square root of the condition: fewer steps
-        root, found = _iterated_root(root, identity, steps // share + 3)
-        valid = logical_and(valid, found)
-    result = subtract(multiply(_integrated(subtract(root, identity), identity), 8), multiply(identity, _log_of(scale)))
+    root = where(valid, root, identity)
+    for _ in range(2):
+        root, error = _iterated_root(root, identity, _STEPS_AGAIN)
+        valid = logical_and(valid, less_equal(error, epsilon(dtype_of(a)) ** 0.5))
+    result = add(multiply(_integrated(subtract(root, identity), identity), 8), multiply(identity, exponent))
     return cast(where(valid, result, _NAN), dtype_of(given))
-
-
-def _log_of(scale: Any) -> Any:
-    """The whole number of which `scale` is the exponential."""
-    return round(log(scale))
 
 
 def _integrated(e: Any, identity: Any) -> Any:
