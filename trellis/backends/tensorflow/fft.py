@@ -129,7 +129,7 @@ def _axes_and_sizes(op: str, x: Any, s: Any, axes: Any) -> tuple[tuple[int, ...]
     if axes is None:
         axes = range(ndim) if s is None else range(ndim - len(s), ndim)
     axes = tuple(range(ndim)[a] for a in axes)
-    points = [own[a] for a in axes] if s is None else [own[a] if n == -1 else n for a, n in zip(axes, s)]
+    points = [own[a] for a in axes] if s is None else [own[a] if isinstance(n, int) and n == -1 else n for a, n in zip(axes, s)]
     return axes, points
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import tensorflow as tf
@@ -133,8 +134,18 @@ def cholesky(x: Any, *, upper: Any) -> Any:
 def qr(x: Any, *, mode: Any) -> Any:
     _matrices("qr", x, square=False)
     (x,), dtype = _in_and_out("qr", x)
-    q, r = gen_linalg_ops.qr(x, mode == "complete")
-    return _out(q, dtype), _out(r, dtype)
+    scale = _column_scale(x)
+    q, r = gen_linalg_ops.qr(gen_math_ops.real_div(x, scale), mode == "complete")
+    return _out(q, dtype), _out(gen_math_ops.mul(r, scale), dtype)
+
+
+def _column_scale(x: Any) -> Any:
+    """Powers of two about as large as the columns: the kernel squares the elements, which overflows from 1e19 on in float32."""
+    largest = tf.stop_gradient(tf.reduce_max(tf.abs(x), -2, keepdims=True))
+    exponent = tf.clip_by_value(tf.floor(tf.math.log(largest) / math.log(2)), -100, 100)
+    usable = gen_math_ops.logical_and(gen_math_ops.is_finite(largest), gen_math_ops.greater(largest, filled(0, largest.dtype)))
+    one = filled(1, largest.dtype)
+    return cast(gen_math_ops.select_v2(usable, gen_math_ops._pow(filled(2, largest.dtype), exponent), one), x.dtype)
 
 
 def _self_adjoint(op: str, x: Any, vectors: bool) -> tuple[Any, Any]:

@@ -55,9 +55,9 @@ def expand_dims(x: Any, *, axis: Any) -> Any:
     positions = sorted(to_front(a, ndim) for a in axis)
     if len(set(positions)) < len(positions):
         raise ValueError(f"expand_dims: axis={axis} names an axis twice")
+    if positions and not 0 <= positions[0] <= positions[-1] < ndim:
+        raise IndexError(f"expand_dims: axis={axis} is out of range for {ndim} dimensions")
     for position in positions:
-        if position >= ndim:
-            raise IndexError(f"expand_dims: axis={axis} is out of range for {ndim} dimensions")
         x = gen_array_ops.expand_dims(x, position)
     return tensor(x)
 

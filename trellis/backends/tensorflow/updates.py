@@ -48,6 +48,8 @@ def index_update(x: Any, value: Any, *indices: Any, key: Any, mode: Any) -> Any:
         return x
     own = sizes(x)
     flat, places, value = reshaped(x, (-1,)), reshaped(selected, (-1,)), reshaped(value, (-1,))
+    if mode == "set" and any(index.dtype != tf.bool for index in indices):
+        return reshaped(_set_flat(flat, places, value), own)
     return reshaped(_update_flat(flat, places, value, mode), own)
 
 
@@ -118,6 +120,15 @@ def _update_flat(flat: Any, places: Any, value: Any, mode: str) -> Any:
     if mode in ("min", "max") and flat.dtype.is_floating:
         return _with_nan(changed, flat, places, value)
     return changed
+
+
+def _set_flat(flat: Any, places: Any, value: Any) -> Any:
+    """Where a place occurs twice one value stays, and the gradient must go to that one: TensorScatterUpdate gives it to both."""
+    count, added = sizes(flat)[0], sizes(value)[0]
+    source = gen_array_ops.concat_v2((flat, value), 0)
+    chosen = gen_math_ops._range(count, count + added, 1)
+    chosen = gen_array_ops.tensor_scatter_update(gen_math_ops._range(0, count, 1), gen_array_ops.expand_dims(places, 1), chosen)
+    return gen_array_ops.gather_v2(source, chosen, 0)
 
 
 def _with_nan(changed: Any, flat: Any, places: Any, value: Any) -> Any:
