@@ -81,11 +81,45 @@ def getitem(x: Any, *indices: Any, key: tuple[Any, ...]) -> Any:
 
 
 def setitem(x: Any, value: Any, *indices: Any, key: tuple[Any, ...]) -> Any:
-    return x.at[_native_key("x[key]", x, key, indices)].set(_fitting("x[key] = value", x, value))
+    return _updated("x[key] = value", x, value, indices, key, "set")
 
 
 def index_update(x: Any, value: Any, *indices: Any, key: tuple[Any, ...], mode: str) -> Any:
-    return getattr(x.at[_native_key("at", x, key, indices)], mode)(_fitting(f"at(x)[key].{mode}", x, value))
+    return _updated(f"at(x)[key].{mode}", x, value, indices, key, mode)
+
+
+def _updated(op: str, x: Any, value: Any, indices: tuple[Any, ...], key: tuple[Any, ...], mode: str) -> Any:
+    value = _fitting(op, x, value)
+    if len(indices) == 1 and indices[0].dtype.kind == "b":
+        before = _full_slices(key)
+        mask = indices[0]
+        rest = x.shape[before + mask.ndim :] if before is not None else ()
+        if before is not None and x.shape[before : before + mask.ndim] == mask.shape and _fits(value.shape, rest):
+            return _masked(x, value, mask, before=before, mode=mode)
+    return getattr(x.at[_native_key(op, x, key, indices)], mode)(value)
+
+
+def _full_slices(key: tuple[Any, ...]) -> int | None:
+    """How many axes come before the one index array of a key that else holds full slices only; None for any other key."""
+    if any(entry != "array" and entry != slice(None) for entry in key):
+        return None
+    return key.index("array")
+
+
+def _fits(shape: tuple[int, ...], goal: tuple[int, ...]) -> bool:
+    return len(shape) <= len(goal) and all(n in (1, m) for n, m in zip(reversed(shape), reversed(goal)))
+
+
+_UPDATES = {"set": lambda old, new: new, "add": jnp.add, "multiply": jnp.multiply, "min": jnp.minimum, "max": jnp.maximum}
+
+
+def _where_masked(x: Any, value: Any, mask: Any, before: int, mode: str) -> Any:
+    """A mask that chooses, not one that counts: its result has the shape of x, so it compiles where JAX's own index does not."""
+    mask = mask.reshape((1,) * before + mask.shape + (1,) * (x.ndim - before - mask.ndim))
+    return jnp.where(mask, _UPDATES[mode](x, value), x)
+
+
+_masked = compiled(_where_masked, "before", "mode")
 
 
 def _fitting(op: str, x: Any, value: Any) -> Any:
