@@ -33,6 +33,15 @@ def _floor_divide(x1: Any, x2: Any) -> Any:
     return np.where(np.isinf(x1) | np.isinf(x2), np.divide(x1, x2), np.floor_divide(x1, x2))
 
 
+def _pow_integer(x1: Any, x2: Any) -> Any:
+    # NumPy raises at a negative exponent; as in torch and JAX the result is cut towards zero, so that only 1 and -1 are left.
+    negative = np.less(x2, 0)
+    if not negative.any():
+        return np.power(x1, x2)
+    result = np.power(x1, np.where(negative, x2 & 1, x2))
+    return np.where(negative & (np.abs(x1) != 1), 0, result)
+
+
 def _sign_complex(x: Any) -> Any:
     return np.where(np.isnan(x), x.dtype.type(complex(np.nan, np.nan)), np.sign(x))  # NumPy: (NaN, 0)
 
@@ -48,7 +57,7 @@ def _log1p_complex(x: Any) -> Any:
 
 
 def _expm1_complex(x: Any) -> Any:
-    # NumPy multiplies infinities by zeros where a part is not finite: there exp, which is right, less 1. And its real part is -0 at -0.
+    # NumPy multiplies infinities by zeros where a part is not finite: there exp, which is right, less 1. At -0 it keeps the sign.
     result, exponential = np.expm1(x), np.exp(x)
     finite = np.isfinite(x)
     real = np.where(finite, result.real + 0.0, exponential.real - 1)
@@ -136,12 +145,12 @@ _BINARY: dict[str, tuple[Any, dict[str, Any]]] = {
     "multiply": (np.multiply, {}),
     "nextafter": (np.nextafter, {}),
     "not_equal": (np.not_equal, {}),
-    "pow": (np.power, {}),
+    "pow": (np.power, {"i": _pow_integer}),
     "remainder": (np.remainder, {}),
     "subtract": (np.subtract, {}),
 }
 
-__all__ = ["clip", "where", *_UNARY, *_BINARY]  # noqa: PLE0604
+__all__ = ["clip", "where", *_UNARY, *_BINARY]
 _KERNELS = {name: table(name, *row) for name, row in (_UNARY | _BINARY).items()}
 _KERNELS["nextafter"][BFLOAT16] = np.nextafter  # the neighbour in float32 would round back to where it came from
 

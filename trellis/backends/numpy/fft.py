@@ -1,4 +1,4 @@
-"""Fourier transforms by pocketfft, in the precision of the input: NumPy would compute integers and halves in other dtypes than we do."""
+"""Fourier transforms by pocketfft, in the precision of the input: integers and halves in float32, unlike NumPy."""
 
 from __future__ import annotations
 

@@ -73,6 +73,7 @@ def _update(ufunc: Any, x: Any, value: Any, key: tuple[Any, ...], repeated: bool
 
 
 def segment_sum(x: Any, ids: Any, *, num_segments: int | None) -> Any:
+    x = x.astype(np.int64) if x.dtype.kind == "b" else x  # as in `sum`
     return _segments(np.add, x, ids, num_segments, lambda dtype: 0)
 
 
@@ -86,13 +87,16 @@ def segment_min(x: Any, ids: Any, *, num_segments: int | None) -> Any:
 
 def _segments(ufunc: Any, x: Any, ids: Any, num_segments: int | None, initial: Callable[[Any], Any]) -> Any:
     if ids.ndim != 1 or x.shape[:1] != ids.shape:
-        raise ValueError(f"segments: ids of shape {ids.shape} do not fit the first axis of x, shape {x.shape}; one id a row is needed")
+        raise ValueError(f"segments: ids of shape {ids.shape} do not fit x of shape {x.shape}; one id a row is needed")
     ids = _index(ids)
     count = num_segments if num_segments is not None else int(ids.max()) + 1 if ids.size else 0
     if ids.size and (ids.min() < 0 or ids.max() >= count):
-        raise IndexError(f"segments: the ids {int(ids.min())} to {int(ids.max())} must lie between 0 and num_segments={count}, not included")
+        raise IndexError(
+            f"segments: the ids {ids.min()} to {ids.max()} must lie between 0 and num_segments={count}, not included"
+        )
     dtype = FLOAT32 if x.dtype in HALVES else x.dtype
-    return cast(quiet.run(_reduce_segments, ufunc, cast(x, dtype), ids, np.full((count, *x.shape[1:]), initial(dtype), dtype)), x.dtype)
+    result = np.full((count, *x.shape[1:]), initial(dtype), dtype)
+    return cast(quiet.run(_reduce_segments, ufunc, cast(x, dtype), ids, result), x.dtype)
 
 
 def _reduce_segments(ufunc: Any, x: Any, ids: Any, result: Any) -> Any:

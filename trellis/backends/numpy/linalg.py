@@ -14,8 +14,8 @@ from trellis.dispatch import diagnose
 from trellis.dtypes import common_dtype, promote
 
 __all__ = [
-    "cholesky", "cross", "det", "diagonal", "eig", "eigh", "eigvals", "eigvalsh", "einsum", "inv", "matmul", "matrix_transpose", "outer",
-    "qr", "slogdet", "solve", "solve_triangular", "svd", "svdvals", "tensordot", "vecdot",
+    "cholesky", "cross", "det", "diagonal", "eig", "eigh", "eigvals", "eigvalsh", "einsum", "inv", "matmul", "matrix_transpose",
+    "outer", "qr", "slogdet", "solve", "solve_triangular", "svd", "svdvals", "tensordot", "vecdot",
 ]  # fmt: skip
 
 _DIRECT = frozenset(np.dtype(c) for c in "fdFDbhilBHIL")
@@ -158,7 +158,8 @@ def _solve_triangular(a: Any, b: Any, *, lower: bool, trans: str, unit_diagonal:
     if trans != "N":
         a, lower = np.matrix_transpose(a.conj() if trans == "C" else a), not lower
     if lower:  # turned round it is an upper triangle
-        return np.flip(_solve_upper(a[..., ::-1, ::-1], np.flip(b, -1 if b.ndim == 1 else -2), unit_diagonal), -1 if b.ndim == 1 else -2)
+        rows = -1 if b.ndim == 1 else -2
+        return np.flip(_solve_upper(a[..., ::-1, ::-1], np.flip(b, rows), unit_diagonal), rows)
     return _solve_upper(a, b, unit_diagonal)
 
 
@@ -179,8 +180,17 @@ def _back_substitute(a: Any, b: Any) -> Any:
     """
     n = a.shape[-1]
     if n <= 64:
-        return np.linalg.solve(a, b)
+        return np.linalg.solve(a, b) if np.diagonal(a, 0, -2, -1).all() else _substitute_rows(a, b)
     half = n // 2
     below = _back_substitute(a[..., half:, half:], b[..., half:, :])
     above = _back_substitute(a[..., :half, :half], b[..., :half, :] - a[..., :half, half:] @ below)
     return np.concatenate([np.broadcast_to(above, (*below.shape[:-2], half, below.shape[-1])), below], -2)
+
+
+def _substitute_rows(a: Any, b: Any) -> Any:
+    """With a zero on the diagonal the general solver raises; here it divides, so that infinities and NaN show where."""
+    result = np.array(np.broadcast_to(b, (*np.broadcast_shapes(a.shape[:-2], b.shape[:-2]), *b.shape[-2:])))
+    for i in range(a.shape[-1] - 1, -1, -1):
+        result[..., i, :] -= (a[..., i : i + 1, i + 1 :] @ result[..., i + 1 :, :])[..., 0, :]
+        result[..., i, :] /= a[..., i, i, None]
+    return result

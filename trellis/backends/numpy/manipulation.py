@@ -11,8 +11,8 @@ from trellis.backends.numpy.meta import NATIVE, cast, dtype_of
 from trellis.dtypes import promote
 
 __all__ = [
-    "broadcast_arrays", "broadcast_to", "concat", "expand_dims", "flip", "moveaxis", "pad", "permute_dims", "repeat", "reshape", "roll",
-    "squeeze", "stack", "tile", "unstack",
+    "broadcast_arrays", "broadcast_to", "concat", "expand_dims", "flip", "moveaxis", "pad", "permute_dims", "repeat", "reshape",
+    "roll", "squeeze", "stack", "tile", "unstack",
 ]  # fmt: skip
 
 

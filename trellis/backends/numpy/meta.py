@@ -11,9 +11,9 @@ from trellis.backends.numpy.quiet import quiet
 from trellis.dtypes import DTYPES, DType, int64
 
 __all__ = [
-    "asarray", "astype", "constant", "default_device", "default_int", "device_of", "devices", "dlpack", "dlpack_device", "dtype_of",
-    "from_dlpack", "from_numpy", "is_traced", "item", "native_device", "native_dtype", "rank_of", "register_pytrees", "shape_of",
-    "to_device", "to_numpy", "version",
+    "asarray", "astype", "constant", "default_device", "default_int", "device_of", "devices", "dlpack", "dlpack_device",
+    "dtype_of", "from_dlpack", "from_numpy", "is_traced", "item", "native_device", "native_dtype", "rank_of", "register_pytrees",
+    "shape_of", "to_device", "to_numpy", "version",
 ]  # fmt: skip
 
 BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
@@ -35,7 +35,7 @@ def dtype_of(x: Any) -> DType:
     except KeyError:
         found = DTYPES.get(x.dtype.name)  # of the other byte order
         if found is None:
-            raise TypeError(f"a NumPy array of dtype {x.dtype} is not an array of numbers; use one of {', '.join(DTYPES)}") from None
+            raise TypeError(f"a NumPy array of dtype {x.dtype} holds no numbers; use one of {', '.join(DTYPES)}") from None
         return found
 
 

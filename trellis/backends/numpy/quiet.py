@@ -4,8 +4,8 @@
 so a `contextvars.Context` in which everything is ignored does the same, nearly for free: `run(np.exp, x)`.
 
 A context is entered by one call at a time. `run` is the one context of the process: where another thread is computing in it,
-RuntimeError tells, and the caller turns to `quiet.run`, the context of its own thread, whose lookup costs a tenth of a microsecond.
-Only functions that never come back here may run in either: NumPy's own, and kernels of this package, which call nothing but NumPy.
+RuntimeError tells, and the caller turns to `quiet.run`, the context of its own thread, a tenth of a microsecond slower to find.
+Only functions that never come back here may run in either: NumPy's own, and the kernels of this package, which call only NumPy.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Special functions, which NumPy leaves to SciPy: Chebyshev series and recurrences, within a few units in the last place of float64.
+"""Special functions, which NumPy leaves to SciPy: Chebyshev series and recurrences, right to a few units in the last place.
 
 The coefficients are Chebyshev expansions computed with 40 digits. Other dtypes compute in float64 and are rounded, but for `erf`,
 the heart of the GELU activation: float32 and narrower have a rational function of their own.
@@ -240,7 +240,8 @@ def _digamma_left(x: Any) -> Any:
 
 def _i0(x: Any) -> Any:
     a = np.abs(x)
-    return _by_parts(a, (a < 500, np.i0), ((a >= 500) & (a < np.inf), _i0_far))  # NaN at infinity, as everywhere: SciPy, torch, JAX
+    # NaN at infinity, as in SciPy, torch and JAX.
+    return _by_parts(a, (a < 500, np.i0), ((a >= 500) & (a < np.inf), _i0_far))
 
 
 def _i0_far(x: Any) -> Any:
