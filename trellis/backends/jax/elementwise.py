@@ -19,6 +19,8 @@ from trellis.backends.jax.meta import NATIVE, default_int, native_dtype
 
 Kernel = Callable[..., Any]
 _COMPILED = type(jnp.exp)
+_INEXACT = frozenset(native for dtype, native in NATIVE.items() if dtype.kind in "fc")
+_REAL_NUMBERS = frozenset((int, float))
 
 
 def _fast(function: Kernel) -> Kernel:
@@ -49,8 +51,13 @@ def _unary(name: str, native: Kernel, **by_kind: Kernel) -> Kernel:
 
 def _binary(name: str, native: Kernel, **by_kind: Kernel) -> Kernel:
     fast, kernels, direct = _kernels(name, native, by_kind)
+    inexact = direct & _INEXACT
 
     def slow(x1: Any, x2: Any) -> Any:
+        if type(x2) in _REAL_NUMBERS and isinstance(x1, jax.Array) and x1.dtype in inexact:
+            return fast(x1, float(x2))  # JAX's weak types do the right thing: by far the most frequent of the slow ways
+        if type(x1) in _REAL_NUMBERS and isinstance(x2, jax.Array) and x2.dtype in inexact:
+            return fast(float(x1), x2)
         dtype = native_dtype(domains.compute_dtype(name, [item_of(x1), item_of(x2)], default_int()))
         kernel = kernels[dtype]
         to_dtype = _weak if kernel is fast else strong
@@ -70,12 +77,9 @@ _integer_pow = compiled(lambda x, exponent: lax.integer_pow(x, exponent), "expon
 
 def pow(x1: Any, x2: Any) -> Any:
     """x**2 as x * x: exact and fast. Large exponents go to XLA's pow, which rounds once."""
-    if type(x2) is int and 0 <= x2 <= 16 and isinstance(x1, jax.Array) and x1.dtype in _POWERS:
+    if type(x2) is int and 0 <= x2 <= 16 and isinstance(x1, jax.Array) and x1.dtype in _INEXACT:
         return _integer_pow(x1, exponent=x2)
     return _array_pow(x1, x2)
-
-
-_POWERS = frozenset(NATIVE[d] for d in dtypes.DTYPES.values() if d.kind in "fc")
 
 
 # ---- three operands --------------------------------------------------------------------------------------------------

@@ -34,9 +34,12 @@ def sum_dtype(x: Any, dtype: DType | None) -> Any:
     return native_dtype(dtypes.DTYPES[f"uint{wide.bits}"] if kind == "u" else wide)
 
 
+_sum = jax.jit(lambda x, axis, keepdims: jnp.sum(x, axis, keepdims=keepdims), static_argnums=(1, 2), inline=True)
+
+
 def sum(x: Any, *, axis: _Axis, dtype: DType | None, keepdims: bool) -> Any:
     if dtype is None and x.dtype.kind not in "biu":
-        return jnp.sum(x, axis=axis, keepdims=keepdims)
+        return _sum(x, axis, keepdims)
     return jnp.sum(cast(x, sum_dtype(x, dtype)), axis=axis, keepdims=keepdims, promote_integers=False)
 
 
