@@ -5,8 +5,6 @@ from __future__ import annotations
 from types import ModuleType
 from typing import Any
 
-from trellis import composites
-
 
 class Backend:
     """A framework's namespace: its own ops, and for what it does not define the composite of the same name."""
@@ -23,9 +21,16 @@ class Backend:
 
 def assemble(package: ModuleType) -> Any:
     """One namespace out of a backend's modules and the composites."""
+    from trellis import composites  # here, so that `import trellis` stays quick
+
     made = Backend(package.name)
     for source in (composites, *package.modules):
         for module in getattr(source, "modules", (source,)):
             for op in module.__all__:
                 setattr(made, op, getattr(module, op))
+    if hasattr(made, "register_pytrees"):
+        from trellis.array import Array
+        from trellis.container import Container
+
+        made.register_pytrees(Array, Container)
     return made
