@@ -71,7 +71,7 @@ def _weak(x: Any, dtype: Any) -> Any:
 
 
 # ---- pow: a whole exponent is multiplied out -------------------------------------------------------------------------
-_array_pow = _binary("pow", jnp.pow)
+_array_pow = _binary("pow", jnp.pow, i=special_cases.pow_signed)
 _integer_pow = compiled(lambda x, exponent: lax.integer_pow(x, exponent), "exponent")
 
 

@@ -8,7 +8,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from trellis.backends.jax.common import cast, check_indices, compiled, one_dimensional_axis
+from trellis import dtypes
+from trellis.backends.jax.common import cast, check_indices, compiled, item_of, one_dimensional_axis
 from trellis.backends.jax.meta import dtype_of
 
 __all__ = [
@@ -43,7 +44,7 @@ def take_along_axis(x: Any, indices: Any, *, axis: int) -> Any:
 
 def _check_index_dtype(op: str, indices: Any) -> None:
     if indices.dtype.kind not in "iu":
-        raise IndexError(f"{op}: an index array must have an integer dtype, got {indices.dtype.name}; cast it with tl.astype")
+        raise TypeError(f"{op}: an index array must have an integer dtype, got {indices.dtype.name}; cast it with tl.astype")
 
 
 # ---- x[key] ----------------------------------------------------------------------------------------------------------
@@ -122,15 +123,14 @@ def _where_masked(x: Any, value: Any, mask: Any, before: int, mode: str) -> Any:
 _masked = compiled(_where_masked, "before", "mode")
 
 
+_KIND_ORDER = {"b": 0, "i": 1, "u": 1, "f": 2, "c": 3}
+
+
 def _fitting(op: str, x: Any, value: Any) -> Any:
-    """`value` in the dtype of `x`. TypeError where a fraction or an imaginary part would be lost."""
-    kind = dtype_of(x).kind
-    if isinstance(value, jax.Array):
-        given = dtype_of(value).kind
-    else:
-        given = "c" if isinstance(value, complex) else "f" if isinstance(value, float) else "i"
-    if (given == "c" and kind != "c") or (given == "f" and kind in "biu"):
-        shown = dtype_of(value) if isinstance(value, jax.Array) else f"Python {type(value).__name__}"
+    """`value` in the dtype of `x`. TypeError where its kind is wider, so that a fraction, say, would be lost."""
+    given = dtype_of(value) if isinstance(value, jax.Array) else dtypes.common_dtype([item_of(value)])
+    if _KIND_ORDER[given.kind] > _KIND_ORDER[dtype_of(x).kind]:
+        shown = given if isinstance(value, jax.Array) else f"Python {type(value).__name__}"
         raise TypeError(f"{op}: a {shown} value does not fit into an array of {dtype_of(x)}; cast one of them with tl.astype")
     return cast(value, x.dtype) if isinstance(value, jax.Array) else np.asarray(value, x.dtype)
 

@@ -11,7 +11,6 @@ from jax import lax
 from trellis import dtypes
 from trellis.backends.jax.common import as_index, cast, common, compiled, is_concrete, real_only, strong
 from trellis.backends.jax.meta import default_int, native_dtype
-from trellis.backends.jax.reduction import sum_dtype
 from trellis.dtypes import DType
 
 __all__ = [
@@ -121,7 +120,7 @@ def bincount(x: Any, weights: Any, *, minlength: int, length: int | None) -> Any
     if weights is None:
         weights = np.ones((), index)
     else:
-        weights = cast(weights, sum_dtype(weights, None))
+        weights = cast(weights, index) if weights.dtype.kind == "b" else weights
     return _bincount(cast(x, index), weights, length=length)
 
 

@@ -42,9 +42,17 @@ def _sign(x: Any) -> Any:
     return jnp.where(x == 0, jnp.zeros_like(x), jnp.sign(x))
 
 
+def _pow_signed(x1: Any, x2: Any) -> Any:
+    """A negative exponent cuts the result towards zero, so that only 1 and -1 are left; jnp gives arbitrary numbers."""
+    negative = x2 < 0
+    result = jnp.pow(x1, jnp.where(negative, x2 & 1, x2))
+    return jnp.where(negative & (jnp.abs(x1) != 1), jnp.zeros_like(result), result)
+
+
 floor_divide_float = compiled(_floor_divide_float)
 floor_divide_integer = compiled(_floor_divide_integer)
 remainder_float = compiled(_remainder_float)
+pow_signed = compiled(_pow_signed)
 sign = compiled(_sign)
 
 
