@@ -93,8 +93,9 @@ def main() -> None:
     for name, version, *numbers in table:
         cells = [name.ljust(widths[0]), version.ljust(widths[1]), *(n.rjust(w) for n, w in zip(numbers, widths[2:]))]
         print("  ".join(cells))
-    largest = max(float(np.max(np.abs(distances - found[0]))) for distances in found)
-    print(f"\nlargest difference between backends in any of the {data.shape[0]} distances: {largest:.1e}")
+    if len(found) > 1:
+        largest = max(float(np.max(np.abs(distances - found[0]))) for distances in found)
+        print(f"\nlargest difference between backends in any of the {data.shape[0]} distances: {largest:.1e}")
     if missing:
         python = os.path.relpath(sys.executable)
         print("\nnot installed here; add one with")
