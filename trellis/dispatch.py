@@ -78,7 +78,9 @@ def find(x1: Any, x2: Any) -> Any:
     """The interpreter of two operands. For one, write `interpreters[type(x)]`: this is the hot path of every call."""
     first = interpreters[type(x1)]
     second = interpreters[type(x2)]
-    return first if first is second else find_all(x1, x2)
+    if first is second or second is SCALARS:
+        return first
+    return second if first is SCALARS else find_all(x1, x2)
 
 
 def find_all(*operands: Any) -> Any:

@@ -153,7 +153,10 @@ def canonical_key(x: AnyArray, key: Any) -> tuple[tuple[Any, ...], tuple[Any, ..
     shape = interpreters[type(x)].shape_of(x)
     if shape is None:
         raise TypeError("x[key]: a Container is not an array; index its leaves")
-    entries = [_entry(x, e) for e in (key if type(key) is tuple else (key,))]
+    given = key if type(key) is tuple else (key,)
+    if len(given) == len(shape) and all(type(e) is int for e in given):  # x[i, j]: the common case in a loop
+        return tuple(_in_range(e, axis, shape) for axis, e in enumerate(given)), ()
+    entries = [_entry(x, e) for e in given]
     used = sum(width for _, width in entries)
     dots = [i for i, (e, _) in enumerate(entries) if e is Ellipsis]
     if len(dots) > 1:
