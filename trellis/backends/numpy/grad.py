@@ -1,0 +1,120 @@
+"""Gradients of functions of NumPy arrays: the primitives under `tl.grad` and the others, on flat lists of arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from trellis import tree
+from trellis.array import Array
+from trellis.backends.numpy.tape import (
+    Joint,
+    Node,
+    Traced,
+    backward,
+    deepest,
+    fit,
+    innermost,
+    is_differentiable,
+    leaf,
+    lower,
+    new_depth,
+    record,
+    zeros_like,
+)
+
+__all__ = ["custom_gradient", "jvp", "stop_gradient", "value_and_grad", "vjp"]
+
+Leaves = Sequence[Any]
+
+
+def value_and_grad(function: Callable[[list[Any]], tuple[Any, Any]], leaves: Leaves) -> tuple[Any, Any, list[Any]]:
+    depth = new_depth()
+    variables = [leaf(x, depth) for x in leaves]
+    value, aux = function(variables)
+    aux = _taken_out(aux, depth)
+    if type(value) is not Traced or value.node.depth != depth:
+        return value, aux, [zeros_like(x) for x in leaves]
+    result, seed = value.value, (value.node, value.slot, _one(value))
+    del value  # so that the backward pass frees what it has done with
+    return result, aux, _gradients(variables, leaves, [seed], release=True)
+
+
+def _one(x: Any) -> Any:
+    return np.ones(x.shape, x.dtype)
+
+
+def vjp(function: Callable[[list[Any]], tuple[list[Any], Any]], leaves: Leaves) -> tuple[list[Any], Any, Callable[[list[Any]], list[Any]]]:
+    depth = new_depth()
+    variables = [leaf(x, depth) for x in leaves]
+    outputs, aux = function(variables)
+    made: list[tuple[Node, int] | None] = [
+        (y.node, y.slot) if type(y) is Traced and y.node.depth == depth else None for y in outputs
+    ]
+    values = [lower(y, depth) for y in outputs]
+
+    def pullback(cotangents: Leaves) -> list[Any]:
+        seeds = [(*origin, fit(g, y)) for origin, y, g in zip(made, values, cotangents) if origin is not None]
+        return _gradients(variables, leaves, seeds, cotangents)
+
+    return values, _taken_out(aux, depth), pullback
+
+
+def jvp(function: Callable[[list[Any]], list[Any]], leaves: Leaves, tangents: Leaves) -> tuple[list[Any], list[Any]]:
+    # The pullback is linear in the cotangents; its own pullback is the derivative in the direction of the tangents.
+    # Where it is evaluated does not matter, so at 0.
+    outputs, _, pullback = vjp(lambda variables: (function(variables), None), leaves)
+    _, _, pushforward = vjp(lambda cotangents: (pullback(cotangents), None), [zeros_like(y) for y in outputs])
+    return outputs, pushforward(list(tangents))
+
+
+def _gradients(
+    variables: list[Any], leaves: Leaves, seeds: list[tuple[Node, int, Any]], cotangents: Leaves = (), *, release: bool = False
+) -> list[Any]:
+    found = backward(seeds, release=release)
+    taken = {id(x) for x in (*leaves, *cotangents)}
+    result = []
+    for variable, x in zip(variables, leaves):
+        g = found.pop(variable.node.id, None) if type(variable) is Traced else None
+        g = zeros_like(x) if g is None else _own(g, taken)
+        taken.add(id(g))
+        result.append(g)
+    return result
+
+
+def _own(g: Any, taken: set[int]) -> Any:
+    """A gradient that the caller may change: no view, and no array that is somebody else's too."""
+    if type(g) is Traced:
+        return g
+    if not isinstance(g, np.ndarray):
+        return np.asarray(g)
+    return g.copy() if id(g) in taken or g.base is not None or not g.flags.writeable else g
+
+
+def _taken_out(nest: Any, depth: int) -> Any:
+    """`nest` without the variables of a transform: their values in their place."""
+
+    def value(x: Any) -> Any:
+        if isinstance(x, Array):
+            return Array(lower(x._data, depth)) if type(x._data) is Traced else x
+        return lower(x, depth)
+
+    return None if nest is None else tree.map(value, nest)
+
+
+def stop_gradient(x: Any) -> Any:
+    return innermost(x)
+
+
+def custom_gradient(function: Callable[[list[Any]], Any], rule: Callable[[list[Any], Any, Any], Sequence[Any]], leaves: Leaves) -> Any:
+    depth = deepest(leaves)
+    if not depth:
+        return function(list(leaves))
+    values = [lower(x, depth) for x in leaves]
+    output = lower(custom_gradient(function, rule, values), depth)
+    parents = [
+        (i, x.node, x.slot) for i, x in enumerate(leaves) if type(x) is Traced and x.node.depth == depth and is_differentiable(x)
+    ]
+    return record(output, Joint(lambda g, y, *inputs: rule(list(inputs), y, g)), depth, values, {}, parents)

@@ -1,0 +1,334 @@
+"""Gradient rules, a row an op, and how the tape runs each op: elementwise functions and reductions here, the rest in files beside.
+
+A rule is `lambda g, y, *inputs, **params: gradient for one operand`, where g is the gradient for the result y; a row has one for each
+operand (None: no gradient). Rules are written with public ops, so that they differentiate again. `tape.fit` undoes broadcasting
+and casts, so no rule does. Of complex numbers the gradient is d/d(real) + i d/d(imag): that of a holomorphic f is g * conj(f').
+
+Where a function has a kink the rules follow JAX: `max` and `min` share the gradient equally among equal elements, `maximum`,
+`minimum` and `clip` give each of two equal operands half; `sort` keeps equal elements in order; abs and sign are 0 at 0.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from trellis import composites
+from trellis.backends.numpy.rules_arrays import ARRAY_COMPOSED, ARRAY_RULES
+from trellis.backends.numpy.rules_linalg import LINALG_COMPOSED, LINALG_RULES
+from trellis.backends.numpy.rules_special import bessel_i, polygamma
+from trellis.backends.numpy.rules_support import conjugate, item, kept, numbers, scalar_as_array, spread
+from trellis.backends.numpy.tape import Linear, deepest, innermost, lower, recorder
+from trellis.dispatch import find_all, load
+from trellis.dtypes import as_dtype, bool as bool_
+from trellis.ops.comparison import equal, greater, greater_equal, isfinite, isinf, less, less_equal, logical_and
+from trellis.ops.conversion import astype
+from trellis.ops.elementwise import (
+    add,
+    conj,
+    copysign,
+    cos,
+    cosh,
+    divide,
+    exp,
+    floor_divide,
+    log,
+    maximum,
+    minimum,
+    multiply,
+    negative,
+    pow,
+    sign,
+    sin,
+    sinh,
+    sqrt,
+    square,
+    subtract,
+)
+from trellis.ops.elementwise import abs as absolute
+from trellis.ops.indexing import getitem
+from trellis.ops.manipulation import concat, flip, moveaxis, reshape
+from trellis.ops.reduction import any as any_, cumulative_prod, cumulative_sum, mean, sum as sum_
+from trellis.ops.searching import where
+from trellis.ops.special import digamma, expit
+
+Rule = Callable[..., Any]
+
+# ---- elementwise, one operand ---------------------------------------------------------------------------------------------------
+# op -> its derivative, given y and x
+_DERIVATIVE: dict[str, Callable[[Any, Any], Any]] = {
+    "cos": lambda y, x: negative(sin(x)),
+    "cosh": lambda y, x: sinh(x),
+    "digamma": lambda y, x: polygamma(1, x),
+    "erf": lambda y, x: multiply(exp(negative(square(x))), 2 / math.sqrt(math.pi)),
+    "erfc": lambda y, x: multiply(exp(negative(square(x))), -2 / math.sqrt(math.pi)),
+    "erfinv": lambda y, x: multiply(exp(square(y)), math.sqrt(math.pi) / 2),
+    "exp": lambda y, x: y,
+    "expit": lambda y, x: multiply(y, subtract(1, y)),
+    "expm1": lambda y, x: add(y, 1),
+    "gammaln": lambda y, x: digamma(x),
+    "i0": lambda y, x: bessel_i(1, x),
+    "reciprocal": lambda y, x: negative(square(y)),
+    "sin": lambda y, x: cos(x),
+    "sinh": lambda y, x: cosh(x),
+    "square": lambda y, x: multiply(x, 2),
+    "tan": lambda y, x: add(square(y), 1),
+    "tanh": lambda y, x: subtract(1, square(y)),
+}
+# op -> what its derivative is the reciprocal of
+_DIVISOR: dict[str, Callable[[Any, Any], Any]] = {
+    "acos": lambda y, x: negative(multiply(sqrt(subtract(1, x)), sqrt(add(1, x)))),
+    "acosh": lambda y, x: multiply(sqrt(subtract(x, 1)), sqrt(add(x, 1))),
+    "asin": lambda y, x: multiply(sqrt(subtract(1, x)), sqrt(add(1, x))),
+    "asinh": lambda y, x: sqrt(add(square(x), 1)),
+    "atan": lambda y, x: add(square(x), 1),
+    "atanh": lambda y, x: multiply(subtract(1, x), add(1, x)),
+    "log": lambda y, x: x,
+    "log10": lambda y, x: multiply(x, math.log(10)),
+    "log1p": lambda y, x: add(x, 1),
+    "log2": lambda y, x: multiply(x, math.log(2)),
+    "sqrt": lambda y, x: multiply(y, 2),
+}
+
+
+def _times(derivative: Callable[[Any, Any], Any]) -> Rule:
+    return lambda g, y, x: multiply(g, conjugate(derivative(y, x)))
+
+
+def _over(divisor: Callable[[Any, Any], Any]) -> Rule:
+    return lambda g, y, x: divide(g, conjugate(divisor(y, x)))
+
+
+# ---- elementwise, two operands --------------------------------------------------------------------------------------------------
+def _pow_base(g: Any, y: Any, x1: Any, x2: Any) -> Any:
+    if isinstance(x2, (int, float)):
+        return g if x2 == 1 else multiply(g, conjugate(multiply(pow(x1, x2 - 1), x2))) if x2 else None
+    zero = equal(x2, 0)
+    slope = multiply(x2, pow(x1, subtract(where(zero, 1, x2), 1)))
+    return multiply(g, conjugate(where(zero, 0, slope)))
+
+
+def _pow_exponent(g: Any, y: Any, x1: Any, x2: Any) -> Any:
+    x1 = scalar_as_array(x1, y)
+    return multiply(g, conjugate(multiply(y, log(where(equal(x1, 0), 1, x1)))))
+
+
+def _larger(compare: Callable[[Any, Any], Any], first: bool) -> Rule:
+    """Of maximum and minimum: to the operand that was chosen, half of it where both are equal."""
+
+    def rule(g: Any, y: Any, x1: Any, x2: Any) -> Any:
+        chosen = compare(x1, x2) if first else compare(x2, x1)
+        tied = equal(x1, x2)
+        mine = where(chosen, g, 0)
+        return where(tied, multiply(g, 0.5), mine) if item(any_(tied)) else mine
+
+    return rule
+
+
+def _logaddexp(g: Any, y: Any, x1: Any, x2: Any) -> Any:
+    x1, x2 = scalar_as_array(x1, y), scalar_as_array(x2, y)
+    same = logical_and(equal(x1, x2), isinf(x1))
+    return multiply(g, expit(where(same, 0, subtract(where(same, 0, x1), where(same, 0, x2)))))
+
+
+def _hypot(g: Any, y: Any, x: Any) -> Any:
+    zero = equal(y, 0)
+    return multiply(g, divide(where(zero, 0, x), where(zero, 1, y)))
+
+
+def _circle(y: Any, x1: Any, x2: Any) -> Any:
+    return add(square(scalar_as_array(x1, y)), square(scalar_as_array(x2, y)))
+
+
+# ---- reductions -----------------------------------------------------------------------------------------------------------------
+def _extreme(g: Any, y: Any, x: Any, *, axis: Any, keepdims: bool) -> Any:
+    chosen = equal(x, kept(y, x, axis))
+    share = divide(kept(g, x, axis), sum_(astype(chosen, as_dtype(x.dtype)), axis=axis, keepdims=True))
+    return where(chosen, share, 0)
+
+
+def _var(g: Any, y: Any, x: Any, *, axis: Any, correction: float, keepdims: bool) -> Any:
+    count = numbers(x, axis) - correction
+    distance = subtract(x, mean(x, axis=axis, keepdims=True))
+    return multiply(distance, multiply(kept(g, x, axis), 2 / count if count > 0 else math.nan))
+
+
+def _prod(g: Any, y: Any, x: Any, *, axis: Any, dtype: Any, keepdims: bool) -> Any:
+    """By the products of the elements before and after each: exact where some are 0."""
+    ndim = len(x.shape)
+    along = tuple(range(ndim)) if axis is None else tuple(a % ndim for a in ((axis,) if isinstance(axis, int) else axis))
+    rest = tuple(a for a in range(ndim) if a not in along)
+    x = astype(x, dtype) if dtype is not None else x
+    moved = moveaxis(x, rest, tuple(range(len(rest))))
+    flat = reshape(moved, (*moved.shape[: len(rest)], math.prod(moved.shape[len(rest) :])))
+    before = cumulative_prod(flat, axis=-1, include_initial=True)[..., :-1]
+    after = flip(cumulative_prod(flip(flat, axis=-1), axis=-1, include_initial=True)[..., :-1], axis=-1)
+    others = moveaxis(reshape(multiply(before, after), moved.shape), tuple(range(len(rest))), rest)
+    return multiply(kept(g, x, axis), conjugate(others))
+
+
+def _cumulative_sum(g: Any, y: Any, x: Any, *, axis: Any, dtype: Any, include_initial: bool) -> Any:
+    axis = 0 if axis is None else axis
+    g = _without_first(g, axis) if include_initial else g
+    return flip(cumulative_sum(flip(g, axis=axis), axis=axis), axis=axis)
+
+
+def _without_first(g: Any, axis: int) -> Any:
+    return getitem(g, (slice(None),) * (axis % len(g.shape)) + (slice(1, None),))
+
+
+def _cumulative_prod(g: Any, y: Any, x: Any, *, axis: Any, dtype: Any, include_initial: bool) -> Any:
+    """Of element k: the product before it, times s(k) = g(k) + x(k + 1) s(k + 1). No division, so exact where elements are 0.
+
+    The recurrence runs in log2(n) steps: (a, b) stands for s(k) = b(k) + a(k) s(k + 2^i).
+    """
+    axis = 0 if axis is None else axis
+    g = _without_first(g, axis) if include_initial else g
+    x = astype(x, dtype) if dtype is not None else x
+    x, g = conjugate(moveaxis(x, axis, -1)), moveaxis(g, axis, -1)
+    size = x.shape[-1]
+    before = cumulative_prod(x, axis=-1, include_initial=True)[..., :-1]
+    a, b, step = _shifted(x, 1), g, 1
+    while step < size:
+        a, b, step = multiply(a, _shifted(a, step)), add(b, multiply(a, _shifted(b, step))), 2 * step
+    return moveaxis(multiply(before, b), -1, axis)
+
+
+def _shifted(x: Any, step: int) -> Any:
+    """x(k + step) at k, 0 beyond the end."""
+    end = np.zeros((*x.shape[:-1], min(step, x.shape[-1])), x.dtype)
+    return concat([getitem(x, (..., slice(step, None))), end], axis=-1)
+
+
+def _logsumexp(g: Any, y: Any, x: Any, *, axis: Any, keepdims: bool) -> Any:
+    total = kept(y, x, axis)
+    return multiply(kept(g, x, axis), conjugate(exp(subtract(x, where(isfinite(total), total, 0)))))
+
+
+def _softmax(g: Any, y: Any, x: Any, *, axis: Any) -> Any:
+    part = multiply(g, conjugate(y))
+    return subtract(part, multiply(conjugate(y), sum_(part, axis=axis, keepdims=True)))
+
+
+def _log_softmax(g: Any, y: Any, x: Any, *, axis: Any) -> Any:
+    return subtract(g, multiply(conjugate(exp(y)), sum_(g, axis=axis, keepdims=True)))
+
+
+# ---- the table --------------------------------------------------------------------------------------------------------------------
+RULES: dict[str, Any] = {
+    **{op: (_times(derivative),) for op, derivative in _DERIVATIVE.items()},
+    **{op: (_over(divisor),) for op, divisor in _DIVISOR.items()},
+    "abs": (lambda g, y, x: multiply(g, sign(x)),),
+    "astype": Linear((lambda g, y, x, **_: g,)),
+    "conj": Linear((lambda g, y, x: conjugate(g),)),
+    "imag": Linear((lambda g, y, x: multiply(g, 1j) if x.dtype.kind == "c" else None,)),
+    "negative": Linear((lambda g, y, x: negative(g),)),
+    "positive": Linear((lambda g, y, x: g,)),
+    "real": Linear((lambda g, y, x: g,)),
+    "add": Linear((lambda g, y, x1, x2: g, lambda g, y, x1, x2: g)),
+    "subtract": Linear((lambda g, y, x1, x2: g, lambda g, y, x1, x2: negative(g))),
+    "multiply": (lambda g, y, x1, x2: multiply(g, conjugate(x2)), lambda g, y, x1, x2: multiply(g, conjugate(x1))),
+    "divide": (
+        lambda g, y, x1, x2: divide(g, conjugate(x2)),
+        lambda g, y, x1, x2: negative(multiply(g, conjugate(divide(y, x2)))),
+    ),
+    "pow": (_pow_base, _pow_exponent),
+    "remainder": (lambda g, y, x1, x2: g, lambda g, y, x1, x2: negative(multiply(g, floor_divide(x1, x2)))),
+    "atan2": (
+        lambda g, y, x1, x2: divide(multiply(g, x2), _circle(y, x1, x2)),
+        lambda g, y, x1, x2: negative(divide(multiply(g, x1), _circle(y, x1, x2))),
+    ),
+    "copysign": (lambda g, y, x1, x2: multiply(g, multiply(sign(x1), sign(y))), None),
+    "hypot": (lambda g, y, x1, x2: _hypot(g, y, x1), lambda g, y, x1, x2: _hypot(g, y, x2)),
+    "logaddexp": (_logaddexp, lambda g, y, x1, x2: _logaddexp(g, y, x2, x1)),
+    "maximum": (_larger(greater, True), _larger(greater, False)),
+    "minimum": (_larger(less, True), _larger(less, False)),
+    "nextafter": (lambda g, y, x1, x2: g, None),
+    "where": (None, lambda g, y, c, x1, x2: where(c, g, 0), lambda g, y, c, x1, x2: where(c, 0, g)),
+    "sum": Linear((lambda g, y, x, *, axis, dtype, keepdims: spread(g, x, axis),)),
+    "mean": Linear((lambda g, y, x, *, axis, keepdims: spread(divide(g, numbers(x, axis)), x, axis),)),
+    "prod": (_prod,),
+    "max": (_extreme,),
+    "min": (_extreme,),
+    "var": (_var,),
+    "cumulative_sum": Linear((_cumulative_sum,)),
+    "cumulative_prod": (_cumulative_prod,),
+    "logsumexp": (_logsumexp,),
+    "softmax": (_softmax,),
+    "log_softmax": (_log_softmax,),
+    **ARRAY_RULES,
+    **LINALG_RULES,
+}
+
+
+# ---- ops that are run as others ---------------------------------------------------------------------------------------------------
+def _clip(x: Any, low: Any, high: Any) -> Any:
+    result = x
+    if low is not None:
+        result = maximum(result, low)
+    if high is not None:
+        result = minimum(result, high)
+    return result if result.dtype == x.dtype else astype(result, as_dtype(x.dtype))
+
+
+def _sign(x: Any) -> Any:
+    if x.dtype.kind != "c":
+        return sign(innermost(x))
+    size = absolute(x)
+    zero = equal(size, 0)
+    return divide(where(zero, 0, x), where(zero, 1, size))
+
+
+COMPOSED: dict[str, Rule] = {"clip": _clip, "sign": _sign, **ARRAY_COMPOSED, **LINALG_COMPOSED}
+# Integer and bool results, and steps, whose derivative is 0: run on the values, not recorded.
+CONSTANT = frozenset(
+    """all allclose any argmax argmin argsort array_equal bitwise_and bitwise_invert bitwise_left_shift bitwise_or
+    bitwise_right_shift bitwise_xor ceil count_nonzero empty_like equal floor floor_divide full_like greater greater_equal isclose isfinite isin
+    isinf isnan less less_equal logical_and logical_not logical_or logical_xor matrix_rank nonzero not_equal round
+    searchsorted signbit trunc""".split()
+)
+# No operand among them is recorded, or they record by themselves: the backend's own functions.
+_FORWARDED = frozenset(
+    """arange constant default_device default_int devices empty eye fftfreq from_dlpack from_numpy full linspace native_device
+    native_dtype register_pytrees rfftfreq version""".split()
+)
+_OWN_MODULES = tuple(f"trellis.backends.numpy.{name}" for name in ("grad", "random", "control"))
+_COMPOSITES = {op: getattr(module, op) for module in composites.modules for op in module.__all__}
+
+
+def lift(op: str) -> Rule:
+    """The function that runs `op` on values being differentiated."""
+    native = getattr(load("numpy"), op)
+    if op in _FORWARDED or getattr(native, "__module__", None) in _OWN_MODULES:
+        return native
+    if op in CONSTANT:
+        return _constant(op)
+    if op in RULES:
+        return recorder(op, RULES[op])
+    return COMPOSED.get(op) or _COMPOSITES.get(op) or _without_rule(op)
+
+
+def _constant(op: str) -> Rule:
+    def run(*operands: Any, **params: Any) -> Any:
+        values = [innermost(x) for x in operands]
+        return getattr(find_all(*values), op)(*values, **{key: innermost(value) for key, value in params.items()})
+
+    return run
+
+
+def _without_rule(op: str) -> Rule:
+    run_constant = _constant(op)
+
+    def run(*operands: Any, **params: Any) -> Any:
+        result = run_constant(*operands, **params)
+        if all(part.dtype.kind in "biu" for part in (result if isinstance(result, tuple) else (result,))):
+            return result
+        raise NotImplementedError(
+            f"no gradient rule on NumPy for {op}; compose it of other ops, give it one with tl.bind_custom_gradient_function, "
+            f"or keep it out of the gradient with tl.stop_gradient"
+        )
+
+    return run

@@ -1,0 +1,342 @@
+"""Gradient rules of matrix products and of linear algebra.
+
+Symmetric in, symmetric out: `eigh` and `cholesky` read one triangle; their gradient is that of the symmetric matrix, as JAX has it.
+Eigenvectors and singular vectors are determined up to a phase: their gradients are right for functions that do not depend on it,
+and infinite or NaN where two eigenvalues are equal and the vectors are used.
+"""
+
+from __future__ import annotations
+
+import string
+from typing import Any
+
+import numpy as np
+
+from trellis.backends.numpy.rules_support import adjoint, conjugate, identity, zeros
+from trellis.backends.numpy.tape import innermost
+from trellis.dispatch import call
+from trellis.dtypes import as_dtype
+from trellis.ops.elementwise import add, divide, imag, multiply, negative, real, reciprocal, square, subtract
+from trellis.ops.indexing import ARRAY, getitem
+from trellis.ops.linalg import cholesky, diagonal, eig, eigh, inv, matmul, matrix_transpose, pinv, qr, solve, solve_triangular, svd, svdvals
+from trellis.ops.manipulation import broadcast_to, concat, expand_dims, flip, reshape, squeeze, tril, triu
+from trellis.ops.products import einsum
+from trellis.ops.reduction import cumulative_prod, sum as sum_
+
+__all__ = ["LINALG_COMPOSED", "LINALG_RULES"]
+
+
+def _column(x: Any) -> Any:
+    return expand_dims(x, -1)
+
+
+def _row(x: Any) -> Any:
+    return expand_dims(x, -2)
+
+
+def _diagonal_matrix(x: Any) -> Any:
+    return multiply(_column(x), identity(x.shape[-1], x))
+
+
+# ---- products -------------------------------------------------------------------------------------------------------------------
+def _matmul_first(g: Any, y: Any, x1: Any, x2: Any) -> Any:
+    if len(x2.shape) == 1:
+        return multiply(_column(g), conjugate(x2)) if len(x1.shape) > 1 else multiply(g, conjugate(x2))
+    if len(x1.shape) == 1:
+        return squeeze(matmul(conjugate(x2), _column(g)), -1)
+    return matmul(g, adjoint(x2))
+
+
+def _matmul_second(g: Any, y: Any, x1: Any, x2: Any) -> Any:
+    if len(x1.shape) == 1:
+        return multiply(_column(conjugate(x1)), _row(g)) if len(x2.shape) > 1 else multiply(g, conjugate(x1))
+    if len(x2.shape) == 1:
+        rows = reshape(conjugate(x1), (-1, x1.shape[-1])) if len(x1.shape) > 2 else conjugate(x1)
+        return matmul(reshape(g, (-1,)), rows)
+    if len(x2.shape) == 2 and len(x1.shape) > 2:  # one product over the whole batch
+        x1, g = reshape(x1, (-1, x1.shape[-1])), reshape(g, (-1, g.shape[-1]))
+    return matmul(adjoint(x1), g)
+
+
+def _labels(equation: str, ranks: list[int]) -> tuple[list[str], str]:
+    """A letter for each axis of each operand and of the result; those under an ellipsis get letters that are free."""
+    left, arrow, right = equation.replace(" ", "").partition("->")
+    terms = left.split(",")
+    free = [c for c in string.ascii_letters if c not in equation]
+    widest = max(rank - len(term.replace("...", "")) if "..." in term else 0 for term, rank in zip(terms, ranks))
+    dots = "".join(free[:widest])
+    inputs = [term.replace("...", dots[widest - (rank - len(term) + 3) :] if rank - len(term) + 3 else "") for term, rank in zip(terms, ranks)]
+    if not arrow:  # letters that occur once, in order
+        letters = left.replace(",", "").replace("...", "")
+        right = "..." + "".join(sorted(c for c in set(letters) if letters.count(c) == 1))
+    return inputs, right.replace("...", dots)
+
+
+def _einsum(position: int, g: Any, y: Any, *arrays: Any, equation: str) -> Any:
+    inputs, output = _labels(equation, [len(x.shape) for x in arrays])
+    target, mine = inputs[position], arrays[position]
+    sizes: dict[str, int] = {}
+    for term, x in zip(inputs, arrays):
+        for letter, n in zip(term, x.shape):
+            sizes[letter] = max(sizes.get(letter, 1), n)
+    terms = [output] + [term for i, term in enumerate(inputs) if i != position]
+    operands = [g] + [conjugate(x) for i, x in enumerate(arrays) if i != position]
+    spare = iter(c for c in string.ascii_letters if c not in "".join(inputs) + output)
+    wanted = ""
+    for letter in target:
+        if letter in wanted:  # a diagonal: the gradient lies on it
+            twin = next(spare)
+            terms.append(letter + twin)
+            operands.append(identity(sizes[letter], y))
+            wanted += twin
+        else:
+            wanted += letter
+    known = "".join(c for c in wanted if any(c in term for term in terms))
+    result = einsum(f"{','.join(terms)}->{known}", *operands)
+    if known != wanted:  # summed over by itself: the same for each element
+        result = expand_dims(result, tuple(i for i, c in enumerate(wanted) if c not in known))
+        result = broadcast_to(result, tuple(sizes[c] if c not in known else n for c, n in zip(wanted, result.shape)))
+    return result if len(result.shape) == len(mine.shape) else reshape(result, mine.shape)
+
+
+def _diagonal(g: Any, y: Any, x: Any, *, offset: int) -> Any:
+    size = g.shape[-1]
+    rows, columns = np.arange(size) + max(-offset, 0), np.arange(size) + max(offset, 0)
+    key = (slice(None),) * (len(x.shape) - 2) + (ARRAY, ARRAY)
+    return call("index_update", zeros(x.shape, x), g, rows, columns, key=key, mode="set")
+
+
+# ---- solving --------------------------------------------------------------------------------------------------------------------
+def _inv(g: Any, y: Any, x: Any) -> Any:
+    other = adjoint(y)
+    return negative(matmul(matmul(other, g), other))
+
+
+def _det(g: Any, y: Any, x: Any) -> Any:
+    try:
+        inverse = inv(x)
+    except np.linalg.LinAlgError:
+        return multiply(_column(_column(g)), conjugate(_cofactors(x)))
+    return multiply(_column(_column(multiply(g, conjugate(y)))), adjoint(inverse))
+
+
+def _cofactors(x: Any) -> Any:
+    """The derivative of the determinant where there is no inverse, by singular values: each times the product of the others."""
+    left, values, right = svd(x, full_matrices=False)
+    before = getitem(cumulative_prod(values, axis=-1, include_initial=True), (..., slice(None, -1)))
+    after = getitem(cumulative_prod(flip(values, axis=-1), axis=-1, include_initial=True), (..., slice(None, -1)))
+    others = multiply(before, flip(after, axis=-1))
+    phase = call("det", matmul(left, right))
+    return multiply(_column(_column(phase)), matmul(multiply(conjugate(left), _row(others)), conjugate(right)))
+
+
+def _slogdet(g: Any, y: Any, x: Any) -> Any:
+    (g_sign, g_log), (sign, _) = g, y
+    factor = zeros(sign.shape, sign) if g_log is None else g_log
+    if g_sign is not None and sign.dtype.kind == "c":
+        factor = add(multiply(imag(multiply(g_sign, conjugate(sign))), 1j), factor)
+    elif g_log is None:
+        return None
+    return multiply(_column(_column(factor)), adjoint(inv(x)))
+
+
+def _solve_second(g: Any, y: Any, x1: Any, x2: Any) -> Any:
+    if len(x2.shape) == 1:
+        return squeeze(solve(adjoint(x1), _column(g)), -1)
+    return solve(adjoint(x1), g)
+
+
+def _outer(a: Any, b: Any, vectors: bool) -> Any:
+    """a @ b^H, of vectors or matrices."""
+    return multiply(_column(a), _row(conjugate(b))) if vectors else matmul(a, adjoint(b))
+
+
+def _solve_first(g: Any, y: Any, x1: Any, x2: Any) -> Any:
+    return negative(_outer(_solve_second(g, y, x1, x2), y, len(x2.shape) == 1))
+
+
+def _triangular_second(g: Any, y: Any, x1: Any, x2: Any, *, lower: bool, trans: str, unit_diagonal: bool) -> Any:
+    vector = len(x2.shape) == 1
+    matrix = conjugate(x1) if trans == "T" else x1
+    result = solve_triangular(
+        matrix, _column(g) if vector else g, lower=lower, trans="C" if trans == "N" else "N", unit_diagonal=unit_diagonal
+    )
+    return squeeze(result, -1) if vector else result
+
+
+def _triangular_first(g: Any, y: Any, x1: Any, x2: Any, *, lower: bool, trans: str, unit_diagonal: bool) -> Any:
+    right = _triangular_second(g, y, x1, x2, lower=lower, trans=trans, unit_diagonal=unit_diagonal)
+    result = negative(_outer(right, y, len(x2.shape) == 1))
+    result = matrix_transpose(result) if trans == "T" else adjoint(result) if trans == "C" else result
+    return tril(result, k=-int(unit_diagonal)) if lower else triu(result, k=int(unit_diagonal))
+
+
+def _pinv(g: Any, y: Any, x: Any, rtol: Any) -> Any:
+    """For a fixed rank: G. H. Golub and V. Pereyra, SIAM J. Numer. Anal. 10 (1973)."""
+    p, ph, gh = y, adjoint(y), adjoint(g)
+    rest = subtract(gh, matmul(matmul(x, p), gh))
+    result = subtract(matmul(matmul(rest, p), ph), matmul(matmul(ph, g), ph))
+    rest = subtract(gh, matmul(gh, matmul(p, x)))
+    return add(result, matmul(ph, matmul(p, rest)))
+
+
+def _lstsq(x1: Any, x2: Any, *, rtol: float | None) -> tuple[Any, Any, Any, Any]:
+    """By the pseudo-inverse, whose gradient exists where singular values are equal."""
+    from trellis.composites.support import floating
+
+    x1, x2 = floating("lstsq", x1, x2)
+    solution = matmul(pinv(x1, rtol=rtol), x2)
+    rest = subtract(x2, matmul(x1, solution))
+    squares = add(square(real(rest)), square(imag(rest))) if rest.dtype.kind == "c" else square(rest)
+    rank = call("matrix_rank", x1, rtol)
+    return solution, sum_(squares, axis=0 if len(x2.shape) == 1 else -2), rank, svdvals(x1)
+
+
+# ---- decompositions -------------------------------------------------------------------------------------------------------------
+def _symmetric(x: Any) -> Any:
+    return multiply(add(x, adjoint(x)), 0.5)
+
+
+def _cholesky(g: Any, y: Any, x: Any, *, upper: bool) -> Any:
+    if upper:
+        g, y = adjoint(g), adjoint(y)
+    size = y.shape[-1]
+    half = np.tril(np.ones((size, size), y.dtype)) - 0.5 * np.eye(size, dtype=y.dtype)
+    middle = multiply(matmul(adjoint(y), g), half)
+    left = solve_triangular(y, middle, lower=True, trans="C")
+    return _symmetric(adjoint(solve_triangular(y, adjoint(left), lower=True, trans="C")))
+
+
+def _qr(g: Any, y: Any, x: Any, *, mode: str) -> Any:
+    rows, columns = x.shape[-2:]
+    if mode == "complete" and rows > columns:
+        raise NotImplementedError(
+            f"no gradient rule on NumPy for qr with mode='complete' of a tall matrix, shape {x.shape}: the last columns of Q "
+            f"are not determined; use mode='reduced'"
+        )
+    q, r = y
+    gq, gr = (zeros(part.shape, part) if one is None else one for one, part in zip(g, y))
+    if rows >= columns:
+        return _qr_tall(gq, gr, q, r)
+    # The first columns are a square matrix with the same Q; the others are Q times theirs of R.
+    first, second = (..., slice(None, rows)), (..., slice(rows, None))
+    gv = getitem(gr, second)
+    gq = add(gq, matmul(getitem(x, second), adjoint(gv)))
+    return concat([_qr_tall(gq, getitem(gr, first), q, getitem(r, first)), matmul(q, gv)], axis=-1)
+
+
+def _qr_tall(gq: Any, gr: Any, q: Any, r: Any) -> Any:
+    middle = subtract(matmul(gr, adjoint(r)), matmul(adjoint(q), gq))
+    upper = triu(middle, k=1)
+    middle = add(add(upper, adjoint(upper)), _diagonal_matrix(_real(diagonal(middle), q)))
+    right = add(gq, matmul(q, middle))
+    return adjoint(solve_triangular(r, adjoint(right), lower=False))
+
+
+def _real(x: Any, like: Any) -> Any:
+    """The real part, in the dtype that it had."""
+    return multiply(add(x, conjugate(x)), 0.5) if like.dtype.kind == "c" else x
+
+
+def _gaps(values: Any) -> Any:
+    """values(j) - values(i), and 1 on the diagonal."""
+    return add(subtract(_row(values), _column(values)), identity(values.shape[-1], values))
+
+
+def _off_diagonal(x: Any) -> Any:
+    return multiply(x, 1 - identity(x.shape[-1], x))
+
+
+def _eigh(g: Any, y: Any, x: Any) -> Any:
+    (gw, gv), (w, v) = g, y
+    middle = None if gw is None else _diagonal_matrix(gw)
+    if gv is not None:
+        turned = divide(_off_diagonal(matmul(adjoint(v), gv)), _gaps(w))
+        middle = turned if middle is None else add(middle, turned)
+    return _symmetric(matmul(matmul(v, middle), adjoint(v)))
+
+
+def _eig(g: Any, y: Any, x: Any) -> Any:
+    """C. Boeddeker et al., "On the computation of complex-valued gradients" (2017), for eigenvectors of length 1."""
+    (gw, gv), (w, v) = g, y
+    middle = None if gw is None else _diagonal_matrix(gw)
+    if gv is not None:
+        inner = matmul(adjoint(v), gv)
+        inner = subtract(inner, multiply(matmul(adjoint(v), v), _row(_real(diagonal(inner), v))))
+        turned = divide(_off_diagonal(inner), conjugate(_gaps(w)))
+        middle = turned if middle is None else add(middle, turned)
+    return solve(adjoint(v), matmul(middle, adjoint(v)))
+
+
+def _svd(g: Any, y: Any, x: Any, *, full_matrices: bool) -> Any:
+    """J. Townsend, "Differentiating the singular value decomposition" (2016); the phase of complex vectors as in Wan and Zhang (2019)."""
+    (gu, gs, gvh), (u, s, vh) = g, y
+    rank = s.shape[-1]
+    rows, columns = x.shape[-2:]
+    gu, u = _leading(gu, u, rank, -1), getitem(u, (..., slice(0, rank)))
+    gvh, vh = _leading(gvh, vh, rank, -2), getitem(vh, (..., slice(0, rank), slice(None)))
+    v, row = adjoint(vh), _row(s)
+    middle = None if gs is None else _diagonal_matrix(gs)
+    outside = []
+    if gu is not None or gvh is not None:
+        squares = square(s)
+        gaps = _gaps(squares)
+        inverse = reciprocal(row)
+    if gu is not None:
+        inner = matmul(adjoint(u), gu)
+        skew = subtract(inner, adjoint(inner))
+        part = multiply(divide(_off_diagonal(skew), gaps), row)
+        if x.dtype.kind == "c":
+            part = add(part, _diagonal_matrix(divide(diagonal(skew), multiply(s, 2))))
+        middle = part if middle is None else add(middle, part)
+        if rows > rank:
+            outside.append(matmul(multiply(subtract(gu, matmul(u, inner)), inverse), vh))
+    if gvh is not None:
+        gv = adjoint(gvh)
+        inner = matmul(vh, gv)
+        part = multiply(_column(s), divide(_off_diagonal(subtract(inner, adjoint(inner))), gaps))
+        middle = part if middle is None else add(middle, part)
+        if columns > rank:
+            outside.append(matmul(u, adjoint(multiply(subtract(gv, matmul(v, inner)), inverse))))
+    result = matmul(matmul(u, middle), vh)
+    for part in outside:
+        result = add(result, part)
+    return result
+
+
+def _leading(g: Any, y: Any, rank: int, axis: int) -> Any:
+    """The gradient for the first `rank` vectors; the others of a full set are not determined, so they must have none."""
+    if g is None or g.shape[axis] == rank:
+        return g
+    before = (..., slice(None, rank)) if axis == -1 else (..., slice(None, rank), slice(None))
+    after = (..., slice(rank, None)) if axis == -1 else (..., slice(rank, None), slice(None))
+    if np.any(innermost(getitem(g, after))):
+        raise NotImplementedError(
+            "no gradient rule on NumPy for svd with full_matrices=True where the vectors beyond the singular values are used: "
+            "they are not determined; use full_matrices=False"
+        )
+    return getitem(g, before)
+
+
+LINALG_RULES: dict[str, Any] = {
+    "matmul": (_matmul_first, _matmul_second),
+    "einsum": _einsum,
+    "diagonal": (_diagonal,),
+    "inv": (_inv,),
+    "det": (_det,),
+    "slogdet": (_slogdet,),
+    "solve": (_solve_first, _solve_second),
+    "solve_triangular": (_triangular_first, _triangular_second),
+    "pinv": (_pinv, None),
+    "cholesky": (_cholesky,),
+    "qr": (_qr,),
+    "eigh": (_eigh,),
+    "eig": (_eig,),
+    "svd": (_svd,),
+}
+LINALG_COMPOSED: dict[str, Any] = {
+    "eigvalsh": lambda x: eigh(x)[0],
+    "eigvals": lambda x: eig(x)[0],
+    "svdvals": lambda x: svd(x, full_matrices=False)[1],
+    "lstsq": _lstsq,
+}

@@ -1,0 +1,74 @@
+"""What the gradient rules share."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from trellis.backends.numpy.tape import innermost
+from trellis.dispatch import interpreters
+from trellis.ops.elementwise import conj
+from trellis.ops.linalg import matrix_transpose
+from trellis.ops.manipulation import broadcast_to, reshape
+
+
+def conjugate(x: Any) -> Any:
+    """The conjugate, which of a real array is the array itself and no copy."""
+    if isinstance(x, (bool, int, float)):
+        return x
+    if type(x) is complex:
+        return x.conjugate()
+    return conj(x) if x.dtype.kind == "c" else x
+
+
+def adjoint(x: Any) -> Any:
+    return conjugate(matrix_transpose(x))
+
+
+def is_scalar(x: Any) -> bool:
+    return isinstance(x, (bool, int, float, complex))
+
+
+def scalar_as_array(x: Any, like: Any) -> Any:
+    """A Python number as an array of the dtype of `like`: ops on nothing but numbers make `tl.Array`s."""
+    return np.asarray(x, like.dtype) if is_scalar(x) else x
+
+
+def item(x: Any) -> Any:
+    """The Python number in an array of one element: NumPy's values can be looked at while differentiating."""
+    return innermost(x).item()
+
+
+def numbers(x: Any, axis: Any) -> int:
+    """How many elements a reduction of `x` takes in."""
+    return math.prod(x.shape if axis is None else (x.shape[a] for a in ((axis,) if isinstance(axis, int) else axis)))
+
+
+def kept(g: Any, x: Any, axis: Any) -> Any:
+    """The result of a reduction of `x` with size 1 in place of each axis that is gone."""
+    ndim = len(x.shape)
+    if len(g.shape) == ndim:  # it has them: keepdims, or nothing was reduced
+        return g
+    if axis is None:
+        return reshape(g, (1,) * ndim)
+    gone = {a % ndim for a in ((axis,) if isinstance(axis, int) else axis)}
+    return reshape(g, tuple(1 if a in gone else n for a, n in enumerate(x.shape)))
+
+
+def spread(g: Any, x: Any, axis: Any) -> Any:
+    """The same to every element of `x` that was summed: a view, not a copy."""
+    return broadcast_to(kept(g, x, axis), x.shape)
+
+
+def zeros(shape: Any, like: Any) -> Any:
+    return np.zeros(shape, like.dtype)
+
+
+def identity(size: int, like: Any) -> Any:
+    return np.eye(size, dtype=like.dtype)
+
+
+def shape_of(x: Any) -> tuple[int, ...]:
+    return interpreters[type(x)].shape_of(x)
