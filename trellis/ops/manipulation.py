@@ -108,7 +108,7 @@ def broadcast_shapes(*shapes: tuple[int | None, ...]) -> tuple[int | None, ...]:
     >>> tl.broadcast_shapes((3, 1), (2,))
     (3, 2)
     """
-    result: list[int | None] = [1] * max(map(len, shapes), default=0)
+    result: list[int | None] = [1] * max([0, *[len(shape) for shape in shapes]])
     for shape in shapes:
         for i, size in enumerate(reversed(shape), 1):
             known = result[-i]
