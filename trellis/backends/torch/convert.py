@@ -69,7 +69,7 @@ def same_dtype(arrays: Sequence[torch.Tensor]) -> list[torch.Tensor]:
 
 
 def value_for(op: str, x: torch.Tensor, value: Any) -> torch.Tensor:
-    """`value` in the dtype of `x`, which it goes into. TypeError where that would lose its kind: float into int, complex into real."""
+    """`value` in the dtype of `x`, which it goes into. TypeError for float into int, complex into real."""
     target = dtype_of(x)
     given = weak(value)
     kind = dtypes.common_dtype([given, dtypes.bool]).kind

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from trellis.backends.torch.convert import COMPLEX, FLOAT, INTEGER, NATIVE, UNSIGNED, scalar
+from trellis.backends.torch.convert import COMPLEX, FLOAT, INTEGER, NATIVE, UNSIGNED
 from trellis.backends.torch.meta import native_device
 from trellis.backends.torch.unsigned import wide
 from trellis.dtypes import DType, integer_range

@@ -13,6 +13,7 @@ from trellis.backends.torch.complex import complex_acos, complex_expm1, complex_
 from trellis.backends.torch.convert import BOOL, COMPLEX, FLOAT, INTEGER, UNSIGNED, promoted, same_dtype, value_for, weak
 from trellis.domains import compute_dtype
 
+Tensor = torch.Tensor
 Kernel = Callable[..., torch.Tensor]
 
 _NUMERIC = FLOAT | COMPLEX | INTEGER
@@ -30,28 +31,27 @@ def _unary(name: str, native: Kernel, direct: Set[torch.dtype], others: dict[tor
     return factories.unary(name, native, direct, slow)
 
 
-def _binary(name: str, native: Kernel, direct: Set[torch.dtype], others: dict[torch.dtype, Kernel], numbers: bool = True) -> Kernel:
+def _binary(
+    name: str, native: Kernel, direct: Set[torch.dtype], others: dict[torch.dtype, Kernel], numbers: bool = True
+) -> Kernel:
     """`numbers`: whether torch's kernel takes a Python number for x2."""
 
+    with_float = _PLAIN & direct if numbers else frozenset()
+    with_int = (_PLAIN | _PLAIN_INTEGERS) & direct if numbers else frozenset()
+
     def slow(x1: Any, x2: Any) -> torch.Tensor:
-        if isinstance(x1, torch.Tensor):
-            dtype = x1.dtype
-            if dtype in direct:
-                if isinstance(x2, torch.Tensor):
-                    if x2.dtype is dtype:  # a Parameter and a Tensor
-                        return native(x1, x2)
-                elif numbers and _plain(dtype, x2):
-                    return native(x1, x2)
+        if type(x2) is float:
+            if type(x1) is Tensor and x1.dtype in with_float:
+                return native(x1, x2)
+        elif type(x2) is int:
+            if type(x1) is Tensor and x1.dtype in with_int and -(2**31) <= x2 < 2**31:
+                return native(x1, x2)
+        elif isinstance(x1, Tensor) and isinstance(x2, Tensor) and x1.dtype is x2.dtype and x1.dtype in direct:
+            return native(x1, x2)  # a Parameter and a Tensor
         x1, x2 = promoted(name, x1, x2)
         return others.get(x1.dtype, native)(x1, x2)
 
     return factories.binary(name, native, direct, slow)
-
-
-def _plain(dtype: torch.dtype, number: Any) -> bool:
-    if type(number) is float:
-        return dtype in _PLAIN
-    return type(number) is int and (dtype in _PLAIN or dtype in _PLAIN_INTEGERS) and -(2**31) <= number < 2**31
 
 
 def _for(dtypes: Set[torch.dtype], kernel: Kernel) -> dict[torch.dtype, Kernel]:
@@ -185,7 +185,22 @@ _BINARY: dict[str, tuple[Kernel, Set[torch.dtype], dict[torch.dtype, Kernel]]] =
     "subtract": (torch.sub, _NUMERIC, _for(UNSIGNED, _wraps(torch.sub))),
 }
 _TAKE_NUMBERS = frozenset(
-    "add divide equal greater greater_equal less less_equal multiply not_equal pow subtract bitwise_and bitwise_or bitwise_xor".split()
+    [
+        "add",
+        "divide",
+        "equal",
+        "greater",
+        "greater_equal",
+        "less",
+        "less_equal",
+        "multiply",
+        "not_equal",
+        "pow",
+        "subtract",
+        "bitwise_and",
+        "bitwise_or",
+        "bitwise_xor",
+    ]
 )
 
 

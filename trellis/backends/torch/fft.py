@@ -19,7 +19,9 @@ _REAL_INPUT = ("rfft", "rfftn", "ihfft")
 def _floating(op: str, x: torch.Tensor) -> torch.Tensor:
     (x,) = promoted("divide", x)
     if op in _REAL_INPUT and x.dtype in COMPLEX:
-        raise TypeError(f"{op}: expected a real dtype, got {dtype_of(x)}; use tl.fft.{'fftn' if op == 'rfftn' else 'fft'}, or tl.real first")
+        raise TypeError(
+            f"{op}: expected a real dtype, got {dtype_of(x)}; use tl.fft.{'fftn' if op == 'rfftn' else 'fft'}, or tl.real first"
+        )
     return x.to(torch.float32) if x.dtype in HALF else x
 
 

@@ -53,7 +53,7 @@ def take_along_axis(x: torch.Tensor, indices: torch.Tensor, *, axis: int) -> tor
 
 # ---- x[key] ------------------------------------------------------------------------------------------------------------------
 class _Plan:
-    """A key in three steps: `basic` gives a view of the array, `flipped` are axes of it to reverse, `final` indexes it with tensors.
+    """A key in three steps: `basic` gives a view of the array, `flipped` its axes to reverse, `final` the tensors that index it.
 
     Beside index arrays, ints are index arrays too, as in NumPy; a 0-d mask indexes a new axis of size 1. The broadcast axes of
     0-d index arrays have no place in the result: there they are one axis of size 1, `squeezed`.
@@ -117,6 +117,8 @@ def _forwards(entry: slice, size: int) -> slice:
 
 
 def getitem(x: torch.Tensor, *indices: torch.Tensor, key: tuple[Any, ...]) -> torch.Tensor:
+    if not indices and not any(type(entry) is slice and entry.step is not None and entry.step < 0 for entry in key):
+        return x[key]
     plan = _Plan(x, indices, key)
     view = plan.view(x)
     if plan.flipped:
@@ -178,8 +180,10 @@ def index_update(x: torch.Tensor, value: Any, *indices: torch.Tensor, key: tuple
     return target
 
 
-def _flat_update(x: torch.Tensor, value: torch.Tensor, indices: tuple[torch.Tensor, ...], key: tuple[Any, ...], mode: str) -> torch.Tensor:
-    """Number the elements, index the numbers, and update the flattened array there: any key, without changing anything in place."""
+def _flat_update(
+    x: torch.Tensor, value: torch.Tensor, indices: tuple[torch.Tensor, ...], key: tuple[Any, ...], mode: str
+) -> torch.Tensor:
+    """Number the elements, index the numbers, and update the flat array there: any key, nothing in place."""
     numbers = torch.arange(x.numel(), device=x.device).reshape(x.shape)
     places = getitem(numbers, *indices, key=key)
     value = _without_leading_ones(value, places.dim()).expand(places.shape).reshape(-1)

@@ -9,13 +9,24 @@ import numpy as np
 import torch
 
 from trellis.backends import elementwise as factories
-from trellis.backends.torch.convert import COMPLEX, FLOAT, HALF, INTEGER, NATIVE, check_rank, positive_axes, promoted, to_tensors, weak
+from trellis.backends.torch.convert import (
+    COMPLEX,
+    FLOAT,
+    HALF,
+    INTEGER,
+    NATIVE,
+    check_rank,
+    positive_axes,
+    promoted,
+    to_tensors,
+    weak,
+)
 from trellis.backends.torch.unsigned import wide
 from trellis.domains import compute_dtype
 
 __all__ = [
-    "cholesky", "det", "diagonal", "eig", "eigh", "eigvals", "eigvalsh", "einsum", "expm", "inv", "matmul", "matrix_transpose", "qr",
-    "slogdet", "solve", "solve_triangular", "svd", "svdvals", "tensordot", "vector_norm",
+    "cholesky", "det", "diagonal", "eig", "eigh", "eigvals", "eigvalsh", "einsum", "expm", "inv", "matmul", "matrix_transpose",
+    "qr", "slogdet", "solve", "solve_triangular", "svd", "svdvals", "tensordot", "vector_norm",
 ]  # fmt: skip
 
 

@@ -14,8 +14,8 @@ from trellis.backends.torch.dynamo import prepare
 from trellis.dtypes import DType
 
 __all__ = [
-    "asarray", "astype", "constant", "default_device", "default_int", "device_of", "devices", "dlpack", "dlpack_device", "dtype_of",
-    "from_dlpack", "from_numpy", "is_traced", "item", "native_device", "native_dtype", "rank_of", "register_pytrees", "shape_of",
+    "asarray", "astype", "constant", "default_device", "default_int", "device_of", "devices", "dlpack", "dlpack_device",
+    "dtype_of", "from_dlpack", "from_numpy", "is_traced", "item", "native_device", "native_dtype", "rank_of", "register_pytrees", "shape_of",
     "to_device", "to_numpy", "version",
 ]  # fmt: skip
 
@@ -45,6 +45,8 @@ def _device_name(device: torch.device) -> str:
 def native_device(device: Any) -> torch.device | None:
     if device is None or isinstance(device, torch.device):
         return device
+    if device in ("cpu", "meta"):  # without asking for devices, which torch.compile cannot trace
+        return torch.device(device)
     if isinstance(device, str):
         kind, _, index = device.partition(":")
         if device in devices():
@@ -109,7 +111,9 @@ def from_numpy(x: np.ndarray[Any, Any], *, dtype: DType | None, device: Any, cop
     # torch cannot hold read-only memory, negative strides or a foreign byte order
     if not (x.flags.writeable and x.dtype.isnative and all(stride >= 0 for stride in x.strides)):
         if copy is False:
-            raise ValueError("asarray: this NumPy array is read-only, reversed or byte-swapped, so torch must copy it; use copy=None")
+            raise ValueError(
+                "asarray: this NumPy array is read-only, reversed or byte-swapped, so torch must copy it; use copy=None"
+            )
         x = np.array(x, dtype=x.dtype.newbyteorder("="), order="C")
         copy = None
     try:
@@ -125,7 +129,9 @@ def asarray(x: torch.Tensor, *, dtype: DType | None, device: Any, copy: bool | N
     if wanted is x.dtype and place == x.device:
         return x.clone() if copy else x
     if copy is False:
-        raise ValueError(f"asarray: copy=False, but going from {DTYPE[x.dtype]} on {x.device} to {DTYPE[wanted]} on {place} needs a copy")
+        raise ValueError(
+            f"asarray: copy=False, but going from {DTYPE[x.dtype]} on {x.device} to {DTYPE[wanted]} on {place} needs a copy"
+        )
     _check_cast(x, wanted)
     return x.to(device=place, dtype=wanted)
 
@@ -139,7 +145,9 @@ def astype(x: torch.Tensor, *, dtype: DType, copy: bool, device: Any) -> torch.T
 
 def _check_cast(x: torch.Tensor, wanted: torch.dtype) -> None:
     if x.dtype in COMPLEX and wanted not in COMPLEX and wanted is not torch.bool:
-        raise TypeError(f"astype: {dtype_of(x)} to {DTYPE[wanted]} would drop the imaginary part; take tl.real, tl.imag or tl.abs")
+        raise TypeError(
+            f"astype: {dtype_of(x)} to {DTYPE[wanted]} would drop the imaginary part; take tl.real, tl.imag or tl.abs"
+        )
 
 
 def to_device(x: torch.Tensor, *, device: Any) -> torch.Tensor:

@@ -15,6 +15,7 @@ __all__ = [
     "softmax", "std", "sum", "var",
 ]  # fmt: skip
 
+_sum = torch.sum
 # torch sums these in the dtype that we want: its own for floats, int64 for the others
 _SUMS_DIRECTLY = FLOAT | COMPLEX | SIGNED | BOOL
 
@@ -22,13 +23,11 @@ Axes = int | tuple[int, ...] | None
 
 
 def sum(x: torch.Tensor, *, axis: Axes, dtype: DType | None, keepdims: bool) -> torch.Tensor:
-    if dtype is None and x.dtype in _SUMS_DIRECTLY:
-        if axis is None and not keepdims:
-            return x.sum()
-        if axis != ():  # to torch, no axes are all axes
-            if x.dim() == 0 and axis is not None:
-                check_rank("sum", x, axis)
-            return torch.sum(x, axis, keepdims)
+    if dtype is None and x.dtype in _SUMS_DIRECTLY and axis != ():  # to torch, no axes are all axes
+        if axis is None:
+            return _sum(x, None, True) if keepdims else _sum(x)
+        if x.dim():
+            return _sum(x, axis, keepdims)
     wanted, x = _accumulating(x, dtype)
     if axis == ():
         return x.to(wanted)
@@ -74,10 +73,11 @@ def _floating(x: torch.Tensor) -> torch.Tensor:
 
 def mean(x: torch.Tensor, *, axis: Axes, keepdims: bool) -> torch.Tensor:
     x = _floating(x)
+    if axis is None:
+        return torch.mean(x, None, True) if keepdims else torch.mean(x)
     if axis == ():
         return x
-    if axis is not None:
-        check_rank("mean", x, axis)
+    check_rank("mean", x, axis)
     return torch.mean(x, axis, keepdims)
 
 

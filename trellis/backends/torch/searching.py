@@ -81,7 +81,7 @@ def unique_all(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tenso
 
 
 def _runs(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """The elements sorted, where each came from, and where a new value starts. torch.unique gives no indices and takes no complex."""
+    """The elements sorted, where each came from, and where a new value starts. torch.unique gives no indices."""
     flat = x.reshape(-1)
     order = _order(flat)
     values = flat[order]

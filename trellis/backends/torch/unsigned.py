@@ -124,7 +124,7 @@ def right_shift(x1: torch.Tensor, x2: torch.Tensor) -> torch.Tensor:
 
 
 def power(x1: torch.Tensor, x2: torch.Tensor) -> torch.Tensor:
-    """Odd numbers repeat modulo 2**64 after 2**62 powers and even ones are 0 there, so a huge exponent may lose its highest bit."""
+    """Odd numbers repeat modulo 2**64 after 2**62 powers and even ones are 0 there, so the highest bit may go."""
     exponent = wide(x2)
     if x2.dtype is torch.uint64:
         exponent = torch.where(exponent < 0, (exponent & (2**63 - 1)) | 2**62, exponent)
