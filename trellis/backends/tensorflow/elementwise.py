@@ -10,7 +10,7 @@ from tensorflow.python.ops import gen_array_ops, gen_bitwise_ops, gen_math_ops a
 
 from trellis.backends.tensorflow import complexes
 from trellis.backends.tensorflow.kernels import (
-    MANY_DEVICES, as_dtype, binary, bits, in_dtype, number, operand, promoted, same_device, table, unary,
+    MANY_DEVICES, as_dtype, binary, bits, in_dtype, number, operand, promoted, same_device, table, unary, unsigned_zero,
 )  # fmt: skip
 from trellis.backends.tensorflow.meta import KNOWN, NATIVE, cast, dtype_of, filled, sizes_of, tensor
 from trellis.domains import compute_dtype
@@ -50,7 +50,7 @@ def _float_floor_divide(x1: Any, x2: Any) -> Any:
     quotient = gen.real_div(x1, x2)
     whole = gen.round(gen.real_div(gen.sub(x1, gen.floor_mod(x1, x2)), x2))
     zero = number(0, x1)
-    whole = gen.select_v2(gen.equal(whole, zero), gen.mul(quotient, zero), whole)  # with the sign of the quotient
+    whole = gen.select_v2(gen.equal(whole, zero), complexes.with_sign(zero, quotient), whole)
     exact = gen.logical_and(gen.is_finite(whole), gen.is_finite(x2))
     return gen.select_v2(exact, whole, gen.floor(quotient))
 
@@ -134,7 +134,7 @@ def _unsigned_sign(x: Any) -> Any:
 
 def _float_sign(x: Any) -> Any:
     """+0 for both zeros."""
-    return gen.add_v2(gen.sign(x), number(0, x))
+    return unsigned_zero(gen.sign(x))
 
 
 def _trunc(x: Any) -> Any:
@@ -212,20 +212,6 @@ def _bool_not_equal(x1: Any, x2: Any) -> Any:
     return gen.not_equal(x1, x2)
 
 
-def _logical(op: str, kernel: Any) -> Any:
-    """Numbers of any dtypes: each operand becomes True or False by itself, so nothing is promoted."""
-    rows = table(op, None)
-    rows = {native: kernel if native is tf.bool else _on_truth(kernel) for native in rows}
-    promoting = binary(op, rows)
-
-    def run(x1: Any, x2: Any) -> Any:
-        if isinstance(x1, tf.Tensor) and isinstance(x2, tf.Tensor) and x1.dtype is not x2.dtype:
-            return promoting(cast(x1, tf.bool), cast(x2, tf.bool))
-        return promoting(x1, x2)
-
-    return run
-
-
 equal = binary("equal", table("equal", gen.equal))
 not_equal = binary("not_equal", table("not_equal", gen.not_equal))
 less = binary("less", table("less", gen.less))
@@ -235,9 +221,9 @@ greater_equal = binary("greater_equal", table("greater_equal", gen.greater_equal
 isfinite = unary("isfinite", table("isfinite", _everywhere(True), f=gen.is_finite, c=complexes.is_finite))
 isinf = unary("isinf", table("isinf", _everywhere(False), f=gen.is_inf, c=complexes.is_inf))
 isnan = unary("isnan", table("isnan", _everywhere(False), f=gen.is_nan, c=complexes.is_nan))
-logical_and = _logical("logical_and", gen.logical_and)
-logical_or = _logical("logical_or", gen.logical_or)
-logical_xor = _logical("logical_xor", _bool_not_equal)
+logical_and = binary("logical_and", table("logical_and", _on_truth(gen.logical_and), b=gen.logical_and))
+logical_or = binary("logical_or", table("logical_or", _on_truth(gen.logical_or), b=gen.logical_or))
+logical_xor = binary("logical_xor", table("logical_xor", _on_truth(_bool_not_equal), b=_bool_not_equal))
 logical_not = unary("logical_not", table("logical_not", _on_truth(gen.logical_not), b=gen.logical_not))
 
 

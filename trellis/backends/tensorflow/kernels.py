@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 import tensorflow as tf
-from tensorflow.python.ops import gen_array_ops
+from tensorflow.python.ops import gen_array_ops, gen_math_ops
 
 from trellis.backends.tensorflow.meta import KNOWN, NATIVE, cast, dtype_of, filled, tensor
 from trellis.dispatch import diagnose
@@ -103,7 +103,8 @@ def as_dtype(x: Any, native: tf.DType) -> Any:
     return cast(x, native) if isinstance(x, tf.Tensor) else filled(x, native)
 
 
-_compute_dtype = functools.lru_cache(maxsize=4096)(lambda op, *items: compute_dtype(op, items))
+# typed, because 0, 0.0 and False, which stand for Python scalars of their kind, are equal
+_compute_dtype = functools.lru_cache(maxsize=4096, typed=True)(lambda op, *items: compute_dtype(op, items))
 
 
 def same_device(op: str, *operands: Any) -> None:
@@ -118,6 +119,12 @@ def same_device(op: str, *operands: Any) -> None:
 def number(value: Any, like: Any) -> Any:
     """A Python number as a 0-d tensor of `like`'s dtype."""
     return filled(value, like.dtype)
+
+
+def unsigned_zero(x: Any) -> Any:
+    """+0 for -0, by choosing: the graph optimiser takes x + 0 for x."""
+    zero = number(0, x)
+    return gen_math_ops.select_v2(gen_math_ops.equal(x, zero), zero, x)
 
 
 def bits(x: Any) -> Any:

@@ -62,6 +62,8 @@ def filled(value: Any, dtype: tf.DType) -> Any:
         return gen_math_ops._complex(filled(value.real, part), filled(value.imag, part), dtype)
     elif value == 0 and math.copysign(1, value) < 0:  # TensorFlow keeps scalars by equality, and hands out +0.0 for -0.0
         return gen_math_ops.neg(convert_to_tensor(0.0, dtype))
+    else:
+        value = float(value)
     return convert_to_tensor(value, dtype)
 
 

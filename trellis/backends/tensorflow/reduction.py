@@ -59,7 +59,10 @@ def _floating(x: Any) -> Any:
 
 
 def mean(x: Any, *, axis: Any, keepdims: bool) -> Any:
-    result = gen.mean(_floating(x), axes_of(x, axis), keepdims)
+    values, axes = _floating(x), axes_of(x, axis)
+    if values.dtype.is_complex:  # by parts: TensorFlow's complex mean of nothing is 0
+        return complexes.make(gen.mean(complexes.real(values), axes, keepdims), gen.mean(complexes.imag(values), axes, keepdims))
+    result = gen.mean(values, axes, keepdims)
     return cast(result, x.dtype) if x.dtype in HALF else result
 
 
@@ -71,7 +74,8 @@ def var(x: Any, *, axis: Any, correction: float, keepdims: bool) -> Any:
     else:
         squares = gen.square(deviation)
     count = gen.sub(cast(_count(x, axes), squares.dtype), number(float(correction), squares))
-    result = gen.real_div(gen._sum(squares, axes, keepdims), gen.maximum(count, number(0, count)))
+    enough = gen.greater(count, number(0, count))  # else NaN, as the standard says
+    result = gen.real_div(gen._sum(squares, axes, keepdims), gen.select_v2(enough, count, number(math.nan, count)))
     return cast(result, x.dtype) if x.dtype in HALF else result
 
 
@@ -108,11 +112,11 @@ def require_elements(op: str, x: Any, axis: Any) -> None:
 
 
 def _extreme(op: str, kernel: Any, logical: Any, x: Any, axis: Any, keepdims: bool) -> Any:
+    if x.dtype.is_complex:
+        raise TypeError(f"{op}: {dtype_of(x)} has no order; take tl.abs or tl.real first")
     require_elements(op, x, axis)
     if x.dtype is tf.bool:
         return logical(x, axes_of(x, axis), keepdims)
-    if x.dtype.is_complex:
-        raise TypeError(f"{op}: {dtype_of(x)} has no order; take tl.abs or tl.real first")
     return kernel(x, axes_of(x, axis), keepdims)
 
 

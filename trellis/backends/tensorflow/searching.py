@@ -12,10 +12,9 @@ import tensorflow as tf
 from tensorflow.python.ops import gen_array_ops, gen_bitwise_ops, gen_math_ops as gen, gen_nn_ops
 
 from trellis.backends.tensorflow import complexes
-from trellis.backends.tensorflow.kernels import MANY_DEVICES, as_dtype, bits, number, operand, same_device
-from trellis.backends.tensorflow.meta import NATIVE, cast, dtype_of, filled, is_traced, small_constant, tensor
+from trellis.backends.tensorflow.kernels import MANY_DEVICES, bits, number, promoted, same_device
+from trellis.backends.tensorflow.meta import cast, dtype_of, filled, is_traced, small_constant, tensor
 from trellis.backends.tensorflow.reduction import require_elements
-from trellis.dtypes import common_dtype
 from trellis.ops.arguments import check_axis
 
 __all__ = [
@@ -73,8 +72,9 @@ def _key(x: Any) -> Any:
         return cast(x, tf.uint8)
     if not x.dtype.is_floating:
         return x
-    pattern = bits(gen.add_v2(x, number(0, x)))  # -0 + 0 is +0
-    largest = filled(pattern.dtype.max, pattern.dtype)
+    pattern = bits(x)
+    largest, minus_zero = filled(pattern.dtype.max, pattern.dtype), filled(pattern.dtype.min, pattern.dtype)
+    pattern = gen.select_v2(gen.equal(pattern, minus_zero), number(0, pattern), pattern)
     key = gen.select_v2(gen.less(pattern, number(0, pattern)), gen_bitwise_ops.bitwise_xor(pattern, largest), pattern)
     return gen.select_v2(gen.is_nan(x), largest, key)
 
@@ -160,14 +160,12 @@ def nonzero(x: Any) -> tuple[Any, ...]:
 def searchsorted(x1: Any, x2: Any, sorter: Any, *, side: str) -> Any:
     if MANY_DEVICES:
         same_device("searchsorted", x1, x2, sorter)
-    x1, x2 = _real("searchsorted", x1), operand(x2)
+    x1, x2, _ = promoted("less", x1, x2)
     if x1.shape.rank not in (1, None):
         raise ValueError(f"searchsorted: x1 must have one dimension, got {x1.shape.rank}")
-    native = NATIVE[common_dtype([dtype_of(x) if isinstance(x, tf.Tensor) else x for x in (x1, x2)])]
     if sorter is not None:
         x1 = gen_array_ops.gather_v2(x1, cast(tensor(sorter), tf.int64), _axis(0))
-    x2 = _real("searchsorted", as_dtype(x2, native))
-    inside, wanted = _key(as_dtype(x1, native)), _key(x2)
+    inside, wanted = _key(x1), _key(x2)
     row = small_constant((1, -1), tf.int32)
     kernel = gen_array_ops.lower_bound if side == "left" else gen_array_ops.upper_bound
     found = kernel(gen_array_ops.reshape(inside, row), gen_array_ops.reshape(wanted, row), tf.int64)
@@ -237,4 +235,6 @@ def bincount(x: Any, weights: Any, *, minlength: int, length: int | None) -> Any
         size = filled(length, tf.int64)
         values = gen.select_v2(gen.less(values, size), values, filled(-1, tf.int64))  # negative ids are dropped
     data = gen_array_ops.ones_like(values) if weights is None else tensor(weights)
+    if data.dtype is tf.bool:
+        return cast(gen.unsorted_segment_sum(cast(data, tf.int64), values, size), tf.bool)
     return gen.unsorted_segment_sum(data, values, size)
