@@ -25,6 +25,8 @@ from trellis.ops.products import *
 from trellis.ops.reduction import *
 from trellis.ops.searching import *
 from trellis.ops.special import *
+from trellis.ops.updates import *
+from trellis.transforms import *
 
 __version__ = "0.1.0"
 newaxis = None

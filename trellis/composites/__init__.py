@@ -19,6 +19,7 @@ from trellis.composites import (
     reduction,
     searching,
     statistics,
+    updates,
 )
 
-modules = (elementwise, manipulation, reduction, statistics, searching, indexing, linalg, norms, matrix_functions, fft)
+modules = (elementwise, manipulation, reduction, statistics, searching, indexing, linalg, norms, matrix_functions, fft, updates)

@@ -6,7 +6,9 @@ inside a user's jit.
 
 from __future__ import annotations
 
-from trellis.backends.jax import creation, elementwise, fft, indexing, linalg, manipulation, meta, reduction, searching
+from trellis.backends.jax import (
+    creation, elementwise, fft, grad, indexing, linalg, manipulation, meta, optimizers, reduction, searching,
+)  # fmt: skip
 
 name = "jax"
-modules = (meta, elementwise, creation, manipulation, reduction, searching, indexing, linalg, fft)
+modules = (meta, elementwise, creation, manipulation, reduction, searching, indexing, linalg, fft, grad, optimizers)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -24,8 +24,9 @@ from trellis.backends.numpy.tape import (
     record,
     zeros_like,
 )
+from trellis.ops.manipulation import reshape, stack
 
-__all__ = ["custom_gradient", "jvp", "stop_gradient", "value_and_grad", "vjp"]
+__all__ = ["custom_gradient", "jacobian", "jvp", "stop_gradient", "value_and_grad", "vjp"]
 
 Leaves = Sequence[Any]
 
@@ -46,7 +47,10 @@ def _one(x: Any) -> Any:
     return np.ones(x.shape, x.dtype)
 
 
-def vjp(function: Callable[[list[Any]], tuple[list[Any], Any]], leaves: Leaves) -> tuple[list[Any], Any, Callable[[list[Any]], list[Any]]]:
+def vjp(
+    function: Callable[[list[Any]], tuple[list[Any], Any]], leaves: Leaves, keep_graph: bool = False
+) -> tuple[list[Any], Any, Callable[[list[Any]], list[Any]]]:
+    # keep_graph is torch's concern: here what a pullback returns is recorded by whoever differentiates around it.
     depth = new_depth()
     variables = [leaf(x, depth) for x in leaves]
     outputs, aux = function(variables)
@@ -104,7 +108,35 @@ def _taken_out(nest: Any, depth: int) -> Any:
     return None if nest is None else tree.map(value, nest)
 
 
-def stop_gradient(x: Any) -> Any:
+def jacobian(function: Callable[[list[Any]], list[Any]], leaves: Leaves) -> list[list[Any]]:
+    """Backward, a row a step, or forward, a column a step, where there are fewer columns."""
+    outputs, _, pullback = vjp(lambda variables: (function(variables), None), leaves)
+    forward = sum(y.size for y in outputs) > sum(x.size for x in leaves) and not any(x.dtype.kind == "c" for x in leaves)
+    if not forward:
+        return [_block(y.shape, [pullback(unit) for unit in _units(outputs, i)], leaves, 0) for i, y in enumerate(outputs)]
+    _, _, push = vjp(lambda cotangents: (pullback(cotangents), None), [zeros_like(y) for y in outputs])
+    columns = [_block(x.shape, [push(unit) for unit in _units(leaves, j)], outputs, -1) for j, x in enumerate(leaves)]
+    return [[columns[j][i] for j in range(len(leaves))] for i in range(len(outputs))]
+
+
+def _units(arrays: Leaves, index: int) -> Iterator[list[Any]]:
+    """Zeros like `arrays`, with a one at each element of the array at `index` in turn."""
+    for k in range(arrays[index].size):
+        unit = [zeros_like(innermost(x)) for x in arrays]
+        unit[index].reshape(-1)[k] = 1
+        yield unit
+
+
+def _block(shape: tuple[int, ...], rows: list[list[Any]], members: Leaves, axis: int) -> list[Any]:
+    """What each of `members` got in the rows, with the axes of `shape` in front (axis 0) or behind (axis -1)."""
+    blocks = []
+    for i, x in enumerate(members):
+        whole = (*shape, *x.shape) if axis == 0 else (*x.shape, *shape)
+        blocks.append(reshape(stack([row[i] for row in rows], axis=axis), whole) if rows else np.zeros(whole, x.dtype))
+    return blocks
+
+
+def stop_gradient(x: Any, *, preserve_type: bool) -> Any:
     return innermost(x)
 
 

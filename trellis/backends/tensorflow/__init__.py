@@ -3,8 +3,20 @@
 from __future__ import annotations
 
 from trellis.backends.tensorflow import (
-    creation, elementwise, fft, indexing, linalg, manipulation, meta, products, reduction, searching, special, updates,
+    creation,
+    elementwise,
+    fft,
+    grad,
+    indexing,
+    linalg,
+    manipulation,
+    meta,
+    products,
+    reduction,
+    searching,
+    special,
+    updates,
 )  # fmt: skip
 
 name = "tensorflow"
-modules = (meta, elementwise, special, creation, manipulation, reduction, searching, indexing, updates, products, linalg, fft)
+modules = (meta, elementwise, special, creation, manipulation, reduction, searching, indexing, updates, products, linalg, fft, grad)

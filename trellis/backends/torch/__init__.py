@@ -4,14 +4,16 @@ from trellis.backends.torch import (
     creation,
     elementwise,
     fft,
+    grad,
     indexing,
     linalg,
     manipulation,
     meta,
+    optimizers,
     reduction,
     searching,
     special,
 )
 
 name = "torch"
-modules = (meta, creation, elementwise, special, manipulation, reduction, searching, indexing, linalg, fft)
+modules = (meta, creation, elementwise, special, manipulation, reduction, searching, indexing, linalg, fft, grad, optimizers)

@@ -1,0 +1,171 @@
+"""Gradients on torch: autograd on flat lists, or torch.func inside its transforms and inside torch.compile.
+
+A graph of gradients is kept (create_graph) only where somebody may differentiate again: inside another transform of ours, or
+when an argument requires grad, so that a user's own graph flows through and loss.backward() reaches his leaves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextvars import ContextVar
+from typing import Any
+
+import torch
+
+from trellis import tree
+from trellis.array import Array
+
+__all__ = ["custom_gradient", "jacobian", "jvp", "stop_gradient", "value_and_grad", "vjp"]
+
+Flat = list[Any]
+_DEPTH: ContextVar[int] = ContextVar("trellis_torch_depth", default=0)
+
+
+def value_and_grad(function: Callable[[Flat], tuple[Any, Any]], leaves: Flat) -> tuple[Any, Any, Flat]:
+    if _in_transform():
+        grads, (value, aux) = torch.func.grad_and_value(function, has_aux=True)(leaves)
+        return value, aux, grads
+    keep = _differentiated_again(leaves)
+    inputs, (value, aux) = _run(function, leaves)
+    if not value.requires_grad:
+        return value, aux, [torch.zeros_like(x) for x in leaves]
+    grads = torch.autograd.grad(value, inputs, create_graph=keep, allow_unused=True, materialize_grads=True)
+    if keep:
+        return value, aux, list(grads)
+    return value.detach(), _detached(aux), list(grads)
+
+
+def vjp(function: Callable[[Flat], tuple[Flat, Any]], leaves: Flat, keep_graph: bool = False) -> tuple[Flat, Any, Callable[[Flat], Flat]]:
+    if _in_transform():
+        outputs, pullback, aux = torch.func.vjp(function, leaves, has_aux=True)
+        return outputs, aux, lambda cotangents: pullback(cotangents)[0]
+    keep = keep_graph or _differentiated_again(leaves)
+    inputs, (outputs, aux) = _run(function, leaves)
+    connected = [i for i, y in enumerate(outputs) if y.requires_grad]
+
+    def pullback(cotangents: Flat) -> Flat:
+        if not connected:
+            return [torch.zeros_like(x) for x in leaves]
+        return list(
+            torch.autograd.grad(
+                [outputs[i] for i in connected], inputs, [cotangents[i] for i in connected],
+                retain_graph=True, create_graph=keep, allow_unused=True, materialize_grads=True,
+            )
+        )  # fmt: skip
+
+    shown = outputs if keep else [y.detach() for y in outputs]
+    return shown, aux if keep else _detached(aux), pullback
+
+
+def jvp(function: Callable[[Flat], Flat], leaves: Flat, tangents: Flat) -> tuple[Flat, Flat]:
+    """Forward mode; where torch has no forward formula for an op, twice backward."""
+    token = _DEPTH.set(_DEPTH.get() + 1)
+    try:
+        return torch.func.jvp(function, (leaves,), (tangents,))
+    except NotImplementedError:
+        return _twice_backward(function, leaves, tangents)
+    finally:
+        _DEPTH.reset(token)
+
+
+def _twice_backward(function: Callable[[Flat], Flat], leaves: Flat, tangents: Flat) -> tuple[Flat, Flat]:
+    outputs, _, pullback = vjp(lambda xs: (function(xs), None), leaves, keep_graph=True)
+    seeds = [torch.zeros_like(y).requires_grad_() for y in outputs]
+    grads = pullback(seeds)
+    changes = torch.autograd.grad(grads, seeds, tangents, create_graph=True, allow_unused=True, materialize_grads=True)
+    return [y.detach() for y in outputs], [c.detach() for c in changes]
+
+
+def jacobian(function: Callable[[Flat], Flat], leaves: Flat) -> list[Flat]:
+    outputs, _, pullback = vjp(lambda xs: (function(xs), None), leaves)
+    if sum(y.numel() for y in outputs) > sum(x.numel() for x in leaves) and not any(x.is_complex() for x in leaves):
+        return _by_columns(function, leaves, outputs)
+    blocks: list[Flat] = []
+    for i, y in enumerate(outputs):
+        rows: list[Flat] = []
+        for k in range(y.numel()):
+            seeds = [torch.zeros_like(z) for z in outputs]
+            seeds[i].reshape(-1)[k] = 1
+            rows.append(pullback(seeds))
+        blocks.append([_stacked([row[j] for row in rows], (*y.shape, *x.shape), x) for j, x in enumerate(leaves)])
+    return blocks
+
+
+def _by_columns(function: Callable[[Flat], Flat], leaves: Flat, outputs: Flat) -> list[Flat]:
+    columns: list[list[Flat]] = []  # [input][element] -> tangents of the outputs
+    for j, x in enumerate(leaves):
+        columns.append([])
+        for k in range(x.numel()):
+            tangents = [torch.zeros_like(z) for z in leaves]
+            tangents[j].reshape(-1)[k] = 1
+            columns[j].append(jvp(function, leaves, tangents)[1])
+    return [
+        [
+            torch.stack([column[i] for column in columns[j]], -1).reshape(*y.shape, *x.shape) if x.numel() else y.new_zeros((*y.shape, *x.shape))
+            for j, x in enumerate(leaves)
+        ]
+        for i, y in enumerate(outputs)
+    ]
+
+
+def _stacked(rows: Flat, shape: tuple[int, ...], like: Any) -> Any:
+    return torch.stack(rows).reshape(shape) if rows else like.new_zeros(shape)
+
+
+def stop_gradient(x: Any, *, preserve_type: bool) -> Any:
+    constant = x.detach()
+    if preserve_type and isinstance(x, torch.nn.Parameter):
+        return torch.nn.Parameter(constant, requires_grad=False)
+    return constant
+
+
+class _Custom(torch.autograd.Function):
+    """A function with a rule of the user's. Inputs and output are saved, so that the rule is differentiated again."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(function: Any, rule: Any, *leaves: Any) -> Any:
+        return function(list(leaves))
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+        ctx.rule = inputs[1]
+        ctx.save_for_backward(*inputs[2:], output)
+
+    @staticmethod
+    def backward(ctx: Any, *upstream: Any) -> Any:
+        *leaves, output = ctx.saved_tensors
+        return None, None, *ctx.rule(list(leaves), output, upstream[0])
+
+
+def custom_gradient(function: Callable[[Flat], Any], rule: Callable[[Flat, Any, Any], Flat], leaves: Flat) -> Any:
+    return _Custom.apply(function, rule, *leaves)
+
+
+def _run(function: Callable[[Flat], Any], leaves: Flat) -> tuple[Flat, Any]:
+    """Inputs of a graph of our own, joined to the user's where he has one, and what the function makes of them."""
+    token = _DEPTH.set(_DEPTH.get() + 1)
+    try:
+        with torch.enable_grad():
+            inputs = [x.view_as(x) if x.requires_grad else x.detach().requires_grad_() for x in leaves]
+            return inputs, function(inputs)
+    finally:
+        _DEPTH.reset(token)
+
+
+def _in_transform() -> bool:
+    return torch.compiler.is_compiling() or torch._C._functorch.peek_interpreter_stack() is not None
+
+
+def _differentiated_again(leaves: Flat) -> bool:
+    return _DEPTH.get() > 0 or any(x.requires_grad for x in leaves)
+
+
+def _detached(aux: Any) -> Any:
+    def detach(leaf: Any) -> Any:
+        if isinstance(leaf, Array):
+            return Array(detach(leaf._data))
+        return leaf.detach() if isinstance(leaf, torch.Tensor) else leaf
+
+    return None if aux is None else tree.map(detach, aux)
