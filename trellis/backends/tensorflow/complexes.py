@@ -8,7 +8,7 @@ from typing import Any
 import tensorflow as tf
 from tensorflow.python.ops import gen_math_ops as gen
 
-from trellis.backends.tensorflow.kernels import bits, number, unsigned_zero
+from trellis.backends.tensorflow.kernels import bits, number
 
 _REAL = {tf.complex64: tf.float32, tf.complex128: tf.float64}
 
@@ -96,7 +96,8 @@ def expm1(x: Any) -> Any:
     b = gen.select_v2(finite, imag(x), number(0, a))
     half_sine = gen.sin(gen.mul(b, number(0.5, b)))
     turned = gen.sub(gen.mul(gen.expm1(a), gen.cos(b)), gen.mul(number(2, b), gen.square(half_sine)))
-    exact = make(unsigned_zero(turned), gen.mul(gen.exp(a), gen.sin(b)))
+    turned = gen.add_v2(turned, gen.cast(gen.logical_not(finite), a.dtype))  # 0, which turns -0 to +0
+    exact = make(turned, gen.mul(gen.exp(a), gen.sin(b)))
     outside = gen.exp(gen.select_v2(finite, number(0, x), x))
     return gen.select_v2(finite, exact, make(gen.sub(real(outside), number(1, a)), imag(outside)))
 

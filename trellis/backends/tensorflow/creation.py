@@ -85,7 +85,7 @@ def linspace(*, start: Any, stop: Any, num: int, endpoint: bool, dtype: DType, d
     complex_ends = any(isinstance(n, complex) or (hasattr(n, "dtype") and n.dtype.is_complex) for n in (start, stop))
     wide = tf.complex128 if dtype.kind == "c" or complex_ends else tf.float64
     with scope(device):
-        first, last = (cast(tensor(n), wide) if hasattr(n, "dtype") else filled(n if wide.is_complex else float(n), wide) for n in (start, stop))
+        first, last = (cast(tensor(n), wide) if hasattr(n, "dtype") else filled(n, wide) for n in (start, stop))
         position = gen._range(*(filled(n, tf.int64) for n in (0, num, 1)))
         intervals = max(num - 1 if endpoint else num, 1)
         part = gen.real_div(cast(position, tf.float64), filled(float(intervals), tf.float64))
@@ -102,8 +102,9 @@ def fftfreq(*, n: int, d: float, dtype: DType | None, device: Any) -> Any:
         raise ValueError(f"fftfreq: n={n} must be 1 or more")
     with scope(device):
         position = gen._range(*(filled(k, tf.int64) for k in (0, n, 1)))
-        half = filled(n - n // 2, tf.int64)
-        return _frequencies(gen.select_v2(gen.less(position, half), position, gen.sub(position, filled(n, tf.int64))), n, d, dtype)
+        negative = gen.sub(position, filled(n, tf.int64))
+        first_half = gen.less(position, filled(n - n // 2, tf.int64))
+        return _frequencies(gen.select_v2(first_half, position, negative), n, d, dtype)
 
 
 def rfftfreq(*, n: int, d: float, dtype: DType | None, device: Any) -> Any:
@@ -121,7 +122,8 @@ def _frequencies(position: Any, n: int, d: float, dtype: DType | None) -> Any:
 def eye(*, n_rows: int, n_cols: int, k: int, dtype: DType, device: Any) -> Any:
     _sizes("eye", (n_rows, n_cols))
     with scope(device):
-        return cast(gen.equal(_distance(filled(n_rows, tf.int64), filled(n_cols, tf.int64)), filled(_bounded(k), tf.int64)), NATIVE[dtype])
+        distance = _distance(filled(n_rows, tf.int64), filled(n_cols, tf.int64))
+        return cast(gen.equal(distance, filled(_bounded(k), tf.int64)), NATIVE[dtype])
 
 
 def _bounded(k: int) -> int:

@@ -10,19 +10,29 @@ from tensorflow.python.ops import gen_array_ops, gen_bitwise_ops, gen_math_ops a
 
 from trellis.backends.tensorflow import complexes
 from trellis.backends.tensorflow.kernels import (
-    MANY_DEVICES, as_dtype, binary, bits, in_dtype, number, operand, promoted, same_device, table, unary, unsigned_zero,
+    as_dtype,
+    binary,
+    bits,
+    in_dtype,
+    number,
+    operand,
+    promoted,
+    table,
+    unary,
+    unsigned_zero,
 )  # fmt: skip
 from trellis.backends.tensorflow.meta import KNOWN, NATIVE, cast, dtype_of, filled, sizes_of, tensor
 from trellis.domains import compute_dtype
 from trellis.dtypes import common_dtype
 
 __all__ = [
-    "abs", "acos", "acosh", "add", "asin", "asinh", "atan", "atan2", "atanh", "bitwise_and", "bitwise_invert", "bitwise_left_shift",
-    "bitwise_or", "bitwise_right_shift", "bitwise_xor", "ceil", "clip", "conj", "copysign", "cos", "cosh", "divide", "equal", "exp",
-    "expm1", "floor", "floor_divide", "greater", "greater_equal", "hypot", "imag", "isfinite", "isinf", "isnan", "less", "less_equal",
-    "log", "log10", "log1p", "log2", "logical_and", "logical_not", "logical_or", "logical_xor", "maximum", "minimum", "multiply",
-    "negative", "nextafter", "not_equal", "positive", "pow", "real", "reciprocal", "remainder", "round", "sign", "signbit", "sin",
-    "sinh", "sqrt", "square", "subtract", "tan", "tanh", "trunc", "where",
+    "abs", "acos", "acosh", "add", "asin", "asinh", "atan", "atan2", "atanh", "bitwise_and", "bitwise_invert",
+    "bitwise_left_shift", "bitwise_or", "bitwise_right_shift", "bitwise_xor", "ceil", "clip", "conj", "copysign", "cos",
+    "cosh", "divide", "equal", "exp", "expm1", "floor", "floor_divide", "greater", "greater_equal", "hypot", "imag",
+    "isfinite", "isinf", "isnan", "less", "less_equal", "log", "log10", "log1p", "log2", "logical_and", "logical_not",
+    "logical_or", "logical_xor", "maximum", "minimum", "multiply", "negative", "nextafter", "not_equal", "positive", "pow",
+    "real", "reciprocal", "remainder", "round", "sign", "signbit", "sin", "sinh", "sqrt", "square", "subtract", "tan",
+    "tanh", "trunc", "where",
 ]  # fmt: skip
 
 
@@ -46,7 +56,7 @@ def _integer_remainder(x1: Any, x2: Any) -> Any:
 
 
 def _float_floor_divide(x1: Any, x2: Any) -> Any:
-    """From the exact remainder: floor(x1 / x2) is one too much where the quotient was rounded up. At infinities the quotient decides."""
+    """From the exact remainder: floor(x1 / x2) is one too much if the quotient was rounded up. Infinities go by the quotient."""
     quotient = gen.real_div(x1, x2)
     whole = gen.round(gen.real_div(gen.sub(x1, gen.floor_mod(x1, x2)), x2))
     zero = number(0, x1)
@@ -68,15 +78,16 @@ def _integer_power(x1: Any, x2: Any) -> Any:
         return gen._pow(x1, x2)
     except tf.errors.InvalidArgumentError as error:
         if "negative integer powers" in str(error):
-            raise ValueError("pow: an integer to a negative power is not an integer; cast x1 to a float with tl.astype") from error
+            raise ValueError("pow: an integer to a negative power is no integer; cast x1 to a float with tl.astype") from error
         raise
 
 
 def _unsigned_power(x1: Any, x2: Any) -> Any:
-    """In int64, where products wrap to the same bits. An exponent from 2**63 up keeps its meaning modulo 2**62, the order of odd numbers."""
+    """In int64, where products wrap to the same bits. An exponent from 2**63 up counts modulo 2**62, the order of odd numbers."""
     exponent = cast(x2, tf.int64)
     if x2.dtype is tf.uint64:
-        small = gen_bitwise_ops.bitwise_or(gen_bitwise_ops.bitwise_and(exponent, filled(2**63 - 1, tf.int64)), filled(2**62, tf.int64))
+        low = gen_bitwise_ops.bitwise_and(exponent, filled(2**63 - 1, tf.int64))
+        small = gen_bitwise_ops.bitwise_or(low, filled(2**62, tf.int64))  # at least 2**62, so that even numbers end in 0
         exponent = gen.select_v2(gen.less(exponent, filled(0, tf.int64)), small, exponent)
     return cast(gen._pow(cast(x1, tf.int64), exponent), x1.dtype)
 
@@ -85,8 +96,9 @@ add = binary("add", table("add", gen.add_v2))
 subtract = binary("subtract", table("subtract", gen.sub))
 multiply = binary("multiply", table("multiply", gen.mul))
 divide = binary("divide", table("divide", gen.real_div, c=complexes.divide))
+_half_floor_divide = in_dtype(tf.float32, _float_floor_divide)
 floor_divide = binary(
-    "floor_divide", table("floor_divide", _integer_floor_divide, f=_float_floor_divide, half=in_dtype(tf.float32, _float_floor_divide))
+    "floor_divide", table("floor_divide", _integer_floor_divide, f=_float_floor_divide, half=_half_floor_divide)
 )
 remainder = binary("remainder", table("remainder", _integer_remainder, f=_float_remainder))
 pow = binary("pow", table("pow", gen._pow, i=_integer_power, u=_unsigned_power, c=complexes.power))
@@ -104,7 +116,7 @@ copysign = binary("copysign", table("copysign", complexes.with_sign))
 
 
 def _nextafter(x1: Any, x2: Any) -> Any:
-    """On bit patterns, which count up from zero: TensorFlow's kernel takes subnormal numbers for zero, and has no 16-bit floats."""
+    """On bit patterns, which count up from zero: TensorFlow's kernel takes subnormals for zero, and lacks 16-bit floats."""
     here = bits(x1)
     zero = number(0, here)
     smallest = filled(-(2 ** (x1.dtype.size * 8 - 1)), here.dtype)
@@ -266,8 +278,6 @@ def clip(x: Any, min: Any, max: Any) -> Any:
     given = compute_dtype("clip", (dtype_of(x),))
     for bound, better in ((min, gen.maximum), (max, gen.minimum)):
         if bound is not None:
-            if MANY_DEVICES:
-                same_device("clip", x, bound)
             a, b, dtype = promoted("clip", x, bound)
             if KNOWN[dtype].kind != given.kind and KNOWN[dtype].kind in "fc":
                 raise TypeError(f"clip: a bound of {dtype.name} does not fit an array of {given}; cast one with tl.astype")
@@ -276,8 +286,6 @@ def clip(x: Any, min: Any, max: Any) -> Any:
 
 
 def where(condition: Any, x1: Any, x2: Any) -> Any:
-    if MANY_DEVICES:
-        same_device("where", condition, x1, x2)
     chosen = filled(condition, tf.bool) if isinstance(condition, (bool, int, float)) else cast(tensor(condition), tf.bool)
     a, b = operand(x1), operand(x2)
     if isinstance(a, tf.Tensor) and isinstance(b, tf.Tensor) and a.dtype is b.dtype:

@@ -1,20 +1,21 @@
 """From a table of kernels, one a dtype, to an elementwise op: run the row of the operands' dtype, promote where they differ.
 
-The generated ops (`gen_math_ops`) are called instead of the public `tf.add`, whose wrappers cost three times the kernel. They record
-on the gradient tape and build graphs alike.
+The generated ops (`gen_math_ops`) are called instead of the public `tf.add`, whose wrappers cost three times the kernel.
+They record on the gradient tape and build graphs alike. No `:=` here: AutoGraph, which reads what a tf.function calls, lacks it.
 """
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Callable
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 from tensorflow.python.ops import gen_array_ops, gen_math_ops
 
-from trellis.backends.tensorflow.meta import KNOWN, NATIVE, cast, dtype_of, filled, tensor
+from trellis.backends.tensorflow.meta import KNOWN, NATIVE, cast, dtype_of, filled, short_name, tensor
 from trellis.dispatch import diagnose
 from trellis.domains import compute_dtype, kinds
 from trellis.dtypes import DType, integer_range
@@ -24,11 +25,10 @@ Table = dict[tf.DType, Kernel]
 
 HALF = (tf.float16, tf.bfloat16)
 SIGNED_BITS = {1: tf.int8, 2: tf.int16, 4: tf.int32, 8: tf.int64}  # bytes -> the integer of the same size
-MANY_DEVICES = len(tf.config.list_logical_devices()) > 1
 
 
 def table(op: str, kernel: Kernel | None, *, half: Kernel | None = None, **by_kind: Kernel) -> Table:
-    """A row for each dtype in the op's domain: `kernel`, another for a dtype kind (f=, c=, i=, u=, b=), or for the 16-bit floats."""
+    """A row for each dtype in the op's domain: `kernel`, or another for a dtype kind (f=, c=, i=, u=, b=) or 16-bit floats."""
     rows: dict[tf.DType, Any] = {}
     for native, dtype in KNOWN.items():
         if dtype.kind in kinds(op):
@@ -66,10 +66,12 @@ def binary(op: str, rows: Table) -> Kernel:
 
     def run(x1: Any, x2: Any) -> Any:
         try:
-            if MANY_DEVICES:
-                same_device(op, x1, x2)
-            if type(x1) is type(x2) and (dtype := x1.dtype) is x2.dtype and (kernel := row(dtype)):
-                return kernel(x1, x2)
+            if type(x1) is type(x2):
+                dtype = x1.dtype
+                if dtype is x2.dtype:
+                    kernel = row(dtype)
+                    if kernel is not None:
+                        return kernel(x1, x2)
             a, b, dtype = promoted(op, x1, x2)
             return rows[dtype](a, b)
         except Exception as error:
@@ -107,11 +109,30 @@ def as_dtype(x: Any, native: tf.DType) -> Any:
 _compute_dtype = functools.lru_cache(maxsize=4096, typed=True)(lambda op, *items: compute_dtype(op, items))
 
 
-def same_device(op: str, *operands: Any) -> None:
-    """TensorFlow copies an operand from another device without a word; the other frameworks refuse, and so do we."""
-    found = {x.device for x in operands if isinstance(x, (tf.Tensor, tf.Variable)) and x.device}
-    if len(found) > 1:
-        raise ValueError(f"{op}: the arrays are on {' and '.join(sorted(found))}; move one with tl.to_device")
+# ---- devices -------------------------------------------------------------------------------------------------------------------
+def placed(*modules: ModuleType) -> tuple[Any, ...]:
+    """The modules' ops made to run where their operands are, if there is more than one device; with one nothing is added.
+
+    TensorFlow runs an op on the default device and copies operands from others without a word.
+    """
+    if len(tf.config.list_logical_devices()) == 1:
+        return modules
+    return tuple(
+        SimpleNamespace(__all__=module.__all__, **{op: _placed(op, getattr(module, op)) for op in module.__all__})
+        for module in modules
+    )
+
+
+def _placed(op: str, function: Kernel) -> Kernel:
+    def run(*operands: Any, **params: Any) -> Any:
+        found = {x.device for x in operands if isinstance(x, (tf.Tensor, tf.Variable)) and x.device}
+        if len(found) > 1:
+            names = " and ".join(map(short_name, sorted(found)))
+            raise ValueError(f"{op}: the arrays are on two devices, {names}; bring them to one with tl.to_device")
+        with tf.device(found.pop() if found else None):
+            return function(*operands, **params)
+
+    return run
 
 
 # ---- pieces of kernels ---------------------------------------------------------------------------------------------------------

@@ -17,9 +17,9 @@ from trellis import dtypes
 from trellis.dtypes import DType
 
 __all__ = [
-    "as_tf_tensor", "asarray", "astype", "constant", "default_device", "default_int", "device_of", "devices", "dlpack", "dlpack_device",
-    "dtype_of", "from_dlpack", "from_numpy", "is_traced", "item", "native_device", "native_dtype", "rank_of", "register_pytrees",
-    "shape_of", "to_device", "to_numpy", "version",
+    "as_tf_tensor", "asarray", "astype", "constant", "default_device", "default_int", "device_of", "devices", "dlpack",
+    "dlpack_device", "dtype_of", "from_dlpack", "from_numpy", "is_traced", "item", "native_device", "native_dtype",
+    "rank_of", "register_pytrees", "shape_of", "to_device", "to_numpy", "version",
 ]  # fmt: skip
 
 NATIVE: dict[DType, tf.DType] = {dtype: tf.as_dtype(name) for name, dtype in dtypes.DTYPES.items()}
@@ -129,18 +129,18 @@ def as_tf_tensor(x: Any, dtype: Any, name: str | None) -> Any:
 
 # ---- devices -------------------------------------------------------------------------------------------------------------------
 @functools.lru_cache(maxsize=64)
-def _short_name(native: str) -> str:
+def short_name(native: str) -> str:
     kind, index = native.rsplit("/", 1)[-1].removeprefix("device:").lower().split(":")
     return "cpu" if (kind, index) == ("cpu", "0") else f"{kind}:{index}"
 
 
 def device_of(x: Any) -> str:
     native = x.device
-    return _short_name(native) if native else default_device()
+    return short_name(native) if native else default_device()
 
 
 def devices() -> list[str]:
-    return [_short_name(d.name) for d in tf.config.list_logical_devices()]
+    return [short_name(d.name) for d in tf.config.list_logical_devices()]
 
 
 def default_device() -> str:
@@ -154,14 +154,15 @@ def native_device(device: Any) -> str:
     name = getattr(device, "name", device)
     available = tf.config.list_logical_devices()
     for d in available:
-        if isinstance(name, str) and name.lower() in (d.name.lower(), _short_name(d.name), _short_name(d.name).removesuffix(":0")):
+        short = short_name(d.name)
+        if isinstance(name, str) and name.lower() in (d.name.lower(), short, short.removesuffix(":0")):
             return d.name
-    raise ValueError(f"device={device!r} is unknown; tensorflow has {', '.join(_short_name(d.name) for d in available)}")
+    raise ValueError(f"device={device!r} is unknown; tensorflow has {', '.join(short_name(d.name) for d in available)}")
 
 
 def to_device(x: Any, *, device: Any) -> Any:
     target = native_device(device)
-    if device_of(x) == _short_name(target):
+    if device_of(x) == short_name(target):
         return tensor(x)
     with tf.device(target):
         return gen_array_ops.identity(x)
@@ -179,12 +180,12 @@ def constant(value: np.ndarray[Any, Any], *, like: Any) -> Any:
 def asarray(x: Any, *, dtype: DType | None, device: Any, copy: bool | None) -> Any:
     made = astype(x, dtype=dtype_of(x) if dtype is None else dtype, copy=False, device=device)
     if copy is False and made is not x and isinstance(x, tf.Tensor):
-        raise ValueError(f"asarray: copy=False, but {dtype_of(x)} on {device_of(x)} to dtype={dtype}, device={device} needs a copy")
+        raise ValueError(f"asarray: copy=False, but {dtype_of(x)} on {device_of(x)} to {dtype}, device={device} needs a copy")
     return _copied(made) if copy and made is x else made
 
 
 def _copied(x: Any) -> Any:
-    """A new buffer, because memory shared by DLPack can change. DeepCopy has no gradient, so under a tape it is the same values."""
+    """A new buffer, because memory shared by DLPack can change. DeepCopy has no gradient, so under a tape there is none."""
     if type(x) is EagerTensor and pywrap_tfe.TFE_Py_TapeSetIsEmpty():
         return gen_array_ops.deep_copy(x)
     return gen_array_ops.identity(x)
@@ -226,7 +227,8 @@ def dlpack(x: Any, *, stream: Any, max_version: Any, dl_device: Any, copy: bool 
     if dl_device is not None and tuple(map(int, dl_device)) != dlpack_device(x):
         kind, index = map(int, dl_device)
         if kind not in (_CPU, _GPU) or copy is False:
-            raise BufferError(f"__dlpack__: dl_device={dl_device!r} needs a copy" if copy is False else f"dl_device={dl_device!r} is unknown")
+            reason = "needs a copy, but copy=False" if copy is False else "is unknown"
+            raise BufferError(f"__dlpack__: dl_device={dl_device!r} {reason}")
         x = to_device(x, device=f"{'cpu' if kind == _CPU else 'gpu'}:{index}" if (kind, index) != (_CPU, 0) else "cpu")
     elif copy:
         x = gen_array_ops.deep_copy(x)
@@ -238,7 +240,7 @@ def from_dlpack(x: Any, *, device: Any, copy: bool | None) -> Any:
         made = gen_array_ops.deep_copy(x) if copy else x
     else:
         made = _import_dlpack(x, copy)
-    if device is None or device_of(made) == _short_name(native_device(device)):
+    if device is None or device_of(made) == short_name(native_device(device)):
         return made
     if copy is False:
         raise ValueError(f"from_dlpack: copy=False, but the data is on {device_of(made)}, not on device={device!r}")
@@ -256,11 +258,11 @@ def _import_dlpack(x: Any, copy: bool | None) -> Any:
             raise
         return convert_to_tensor(np.from_dlpack(x))
     view = _host_view(capsule)
-    # A tensor on memory that is not aligned to 64 bytes aborts the process in its first op (Tensor::CheckIsAlignedAndSingleElement).
+    # A tensor on memory that is not aligned to 64 bytes aborts the process in its first op ("Check failed: IsAligned()").
     if not copy and view.flags.c_contiguous and (view.size == 0 or view.ctypes.data % _ALIGNMENT == 0):
         return tf.experimental.dlpack.from_dlpack(capsule)
     if copy is False:
-        raise ValueError("from_dlpack: copy=False, but the memory is not contiguous and aligned to 64 bytes, which tensorflow needs")
+        raise ValueError("from_dlpack: copy=False, but tensorflow needs memory that is contiguous and aligned to 64 bytes")
     return convert_to_tensor(view)  # copies, while `capsule` keeps the memory
 
 

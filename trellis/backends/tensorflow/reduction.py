@@ -102,9 +102,9 @@ def _count(x: Any, axes: Any) -> Any:
 def require_elements(op: str, x: Any, axis: Any) -> None:
     """ValueError for an empty axis, of which TensorFlow makes an infinity."""
     shape = x.shape
-    if shape.rank is None or 0 not in (sizes := shape.as_list()):
+    if shape.rank is None or 0 not in tuple(shape):
         return
-    rank = len(sizes)
+    sizes, rank = shape.as_list(), shape.rank
     axes = range(rank) if axis is None else axis if isinstance(axis, tuple) else (axis,)
     for a in axes:
         if -rank <= a < rank and sizes[a] == 0:

@@ -1,7 +1,7 @@
 """Searching, sorting, sets and counting.
 
 TensorFlow's only sort is TopKV2, which orders from the largest and puts the earlier of two equal elements first, so it is stable.
-Every dtype is sorted by an integer key: `~key` turns the order round exactly, where `-x` fails for unsigned and smallest integers.
+Every dtype is sorted by an integer key: `~key` turns the order round exactly, where `-x` fails for unsigned integers.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import tensorflow as tf
 from tensorflow.python.ops import gen_array_ops, gen_bitwise_ops, gen_math_ops as gen, gen_nn_ops
 
 from trellis.backends.tensorflow import complexes
-from trellis.backends.tensorflow.kernels import MANY_DEVICES, bits, number, promoted, same_device
+from trellis.backends.tensorflow.kernels import bits, number, promoted
 from trellis.backends.tensorflow.meta import cast, dtype_of, filled, is_traced, small_constant, tensor
 from trellis.backends.tensorflow.reduction import require_elements
 from trellis.ops.arguments import check_axis
@@ -158,8 +158,6 @@ def nonzero(x: Any) -> tuple[Any, ...]:
 
 
 def searchsorted(x1: Any, x2: Any, sorter: Any, *, side: str) -> Any:
-    if MANY_DEVICES:
-        same_device("searchsorted", x1, x2, sorter)
     x1, x2, _ = promoted("less", x1, x2)
     if x1.shape.rank not in (1, None):
         raise ValueError(f"searchsorted: x1 must have one dimension, got {x1.shape.rank}")
@@ -177,8 +175,9 @@ def _groups(x: Any) -> tuple[Any, Any]:
     """For flat x: indices in sorted order, and which of the sorted elements begins a new value (every NaN does)."""
     if x.dtype.is_complex:  # by real part, then by imaginary part
         parts = _key(complexes.real(x)), _key(complexes.imag(x))
-        order = _order(parts[1], _length(x), False)[1]
-        order = gen_array_ops.gather_v2(order, _order(gen_array_ops.gather_v2(parts[0], order, _axis(0)), _length(x), False)[1], _axis(0))
+        by_imag = _order(parts[1], _length(x), False)[1]
+        by_real = _order(gen_array_ops.gather_v2(parts[0], by_imag, _axis(0)), _length(x), False)[1]
+        order = gen_array_ops.gather_v2(by_imag, by_real, _axis(0))
         keys = [gen_array_ops.gather_v2(part, order, _axis(0)) for part in parts]
         nan = complexes.is_nan(gen_array_ops.gather_v2(x, order, _axis(0)))
     else:
