@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import ml_dtypes
@@ -20,8 +20,6 @@ class Case:
     expected: Callable[[], Any]
     dtype: Any = None
     tolerance: float | None = None
-    note: str = ""
-    traced: bool = field(default=True)
 
 
 CASES: list[Case] = []
