@@ -33,9 +33,17 @@ def is_concrete(*arrays: Any) -> bool:
     return not any(isinstance(x, jax.core.Tracer) for x in arrays)
 
 
+_NUMBERS = (bool, int, float, complex, np.generic)
+
+
+def is_array(x: Any) -> bool:
+    """Whether an operand is an array or tracer, not a number. `isinstance(x, jax.Array)` asks a metaclass: a microsecond."""
+    return not isinstance(x, _NUMBERS)
+
+
 def item_of(x: Any) -> Any:
     """What promotion looks at: the DType of an array, a Python scalar itself; a NumPy scalar counts as a Python one."""
-    if isinstance(x, jax.Array):
+    if is_array(x):
         return dtype_of(x)
     return x.item() if isinstance(x, np.generic) else x
 
@@ -51,13 +59,13 @@ def scalar(x: Any, dtype: Any) -> Any:
 
 def strong(x: Any, dtype: Any) -> Any:
     """An array or a NumPy scalar with exactly the native `dtype`."""
-    return cast(x, dtype) if isinstance(x, jax.Array) else np.asarray(x, dtype)[()]
+    return cast(x, dtype) if is_array(x) else np.asarray(x, dtype)[()]
 
 
 def promoted(op: str, *arrays: Any, floating: bool = False) -> list[Any]:
     """The operands of `op` in their common dtype, which is numeric; with `floating`, integers become float32."""
     first = arrays[0].dtype
-    if not floating and first.kind != "b" and all(isinstance(x, jax.Array) and x.dtype is first for x in arrays):
+    if not floating and first.kind != "b" and all(is_array(x) and x.dtype is first for x in arrays):
         return list(arrays)
     dtype = common(op, *arrays)
     if dtype is dtypes.bool and not floating:

@@ -14,7 +14,7 @@ from jax import lax
 from trellis import domains, dtypes
 from trellis.backends import elementwise as factories
 from trellis.backends.jax import special_cases
-from trellis.backends.jax.common import cast, compiled, item_of, real_only, scalar, strong
+from trellis.backends.jax.common import cast, compiled, is_array, item_of, real_only, scalar, strong
 from trellis.backends.jax.meta import NATIVE, default_int, native_dtype
 
 Kernel = Callable[..., Any]
@@ -54,9 +54,9 @@ def _binary(name: str, native: Kernel, **by_kind: Kernel) -> Kernel:
     inexact = direct & _INEXACT
 
     def slow(x1: Any, x2: Any) -> Any:
-        if type(x2) in _REAL_NUMBERS and isinstance(x1, jax.Array) and x1.dtype in inexact:
+        if type(x2) in _REAL_NUMBERS and x1.dtype in inexact:
             return fast(x1, float(x2))  # JAX's weak types do the right thing: by far the most frequent of the slow ways
-        if type(x1) in _REAL_NUMBERS and isinstance(x2, jax.Array) and x2.dtype in inexact:
+        if type(x1) in _REAL_NUMBERS and x2.dtype in inexact:
             return fast(float(x1), x2)
         dtype = native_dtype(domains.compute_dtype(name, [item_of(x1), item_of(x2)], default_int()))
         kernel = kernels[dtype]
@@ -67,7 +67,7 @@ def _binary(name: str, native: Kernel, **by_kind: Kernel) -> Kernel:
 
 
 def _weak(x: Any, dtype: Any) -> Any:
-    return cast(x, dtype) if isinstance(x, jax.Array) else scalar(x, dtype)
+    return cast(x, dtype) if is_array(x) else scalar(x, dtype)
 
 
 # ---- pow: a whole exponent is multiplied out -------------------------------------------------------------------------
@@ -77,7 +77,7 @@ _integer_pow = compiled(lambda x, exponent: lax.integer_pow(x, exponent), "expon
 
 def pow(x1: Any, x2: Any) -> Any:
     """x**2 as x * x: exact and fast. Large exponents go to XLA's pow, which rounds once."""
-    if type(x2) is int and 0 <= x2 <= 16 and isinstance(x1, jax.Array) and x1.dtype in _INEXACT:
+    if type(x2) is int and 0 <= x2 <= 16 and is_array(x1) and x1.dtype in _INEXACT:
         return _integer_pow(x1, exponent=x2)
     return _array_pow(x1, x2)
 
@@ -89,11 +89,11 @@ _BOOL = np.dtype(bool)
 
 
 def where(condition: Any, x1: Any, x2: Any) -> Any:
-    if not isinstance(condition, jax.Array):
+    if not is_array(condition):
         condition = np.bool_(condition)
     elif condition.dtype is not _BOOL:
         condition = cast(condition, _BOOL)
-    if isinstance(x1, jax.Array) and isinstance(x2, jax.Array) and x1.dtype is x2.dtype:
+    if is_array(x1) and is_array(x2) and x1.dtype is x2.dtype:
         return _select(condition, x1, x2)
     dtype = native_dtype(domains.compute_dtype("where", [item_of(x1), item_of(x2)], default_int()))
     return _select(condition, strong(x1, dtype), strong(x2, dtype))
@@ -105,7 +105,7 @@ def clip(x: Any, min: Any, max: Any) -> Any:
     bounds = [bound for bound in (min, max) if bound is not None]
     dtype = native_dtype(domains.compute_dtype("clip", [item_of(x), *map(item_of, bounds)], default_int()))
     low, high = (None if bound is None else strong(bound, dtype) for bound in (min, max))
-    shape = jnp.broadcast_shapes(x.shape, *(bound.shape for bound in bounds if isinstance(bound, jax.Array)))
+    shape = jnp.broadcast_shapes(x.shape, *(bound.shape for bound in bounds if is_array(bound)))
     clipped = _clip(cast(x, dtype), low, high)
     if clipped.shape != shape:
         clipped = jnp.broadcast_to(clipped, shape)

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from trellis.backends.jax.common import cast, common, compiled, is_concrete, strong
+from trellis.backends.jax.common import cast, common, compiled, is_array, is_concrete, strong
 from trellis.backends.jax.meta import native_dtype
 
 __all__ = [
@@ -69,7 +69,7 @@ def broadcast_arrays(*arrays: Any) -> tuple[Any, ...]:
 def _together(op: str, arrays: tuple[Any, ...]) -> tuple[Any, ...]:
     """The arrays in their common dtype."""
     first = arrays[0].dtype
-    if all(isinstance(x, jax.Array) and x.dtype is first for x in arrays):
+    if all(is_array(x) and x.dtype is first for x in arrays):
         return arrays
     dtype = native_dtype(common(op, *arrays))
     return tuple(strong(x, dtype) for x in arrays)
