@@ -8,15 +8,23 @@ from trellis.backends.tensorflow import (
     fft,
     grad,
     indexing,
+    kernels,
     linalg,
     manipulation,
     meta,
     products,
+    random,
     reduction,
     searching,
     special,
     updates,
-)  # fmt: skip
+)
 
 name = "tensorflow"
-modules = (meta, elementwise, special, creation, manipulation, reduction, searching, indexing, updates, products, linalg, fft, grad)
+modules = (
+    meta,
+    creation,
+    *kernels.placed(elementwise, special, manipulation, reduction, searching, indexing, updates, products, linalg, fft),
+    grad,
+    random,
+)
