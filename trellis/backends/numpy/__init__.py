@@ -1,6 +1,19 @@
 """NumPy as an interpreter. Results are arrays or NumPy scalars (0-d), as NumPy itself gives them; both are operands."""
 
-from trellis.backends.numpy import creation, elementwise, fft, grad, indexing, linalg, manipulation, meta, reduction, searching, special
+from trellis.backends.numpy import (
+    creation,
+    elementwise,
+    fft,
+    grad,
+    indexing,
+    linalg,
+    manipulation,
+    meta,
+    random,
+    reduction,
+    searching,
+    special,
+)  # fmt: skip
 
 name = "numpy"
-modules = (meta, elementwise, creation, manipulation, reduction, searching, indexing, linalg, fft, special, grad)
+modules = (meta, elementwise, creation, manipulation, reduction, searching, indexing, linalg, fft, random, special, grad)

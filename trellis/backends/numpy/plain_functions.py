@@ -11,7 +11,6 @@ import numpy as np
 
 import trellis as tl
 
-
 Row = Callable[..., Any]
 
 

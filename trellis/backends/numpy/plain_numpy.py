@@ -234,8 +234,7 @@ def _forbidden(name: str, instead: str) -> Callable[..., Any]:
     return run
 
 
-_METHODS = """all any argmax argmin argsort clip cumprod cumsum diagonal dot max mean min nonzero prod ravel repeat round searchsorted
-    squeeze std sum swapaxes take trace var""".split()
+_METHODS = ["all", "any", "argmax", "argmin", "argsort", "clip", "cumprod", "cumsum", "diagonal", "dot", "max", "mean", "min", "nonzero", "prod", "ravel", "repeat", "round", "searchsorted", "squeeze", "std", "sum", "swapaxes", "take", "trace", "var"]
 
 
 def _install() -> None:

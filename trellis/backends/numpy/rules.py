@@ -20,16 +20,15 @@ from trellis import composites
 from trellis.backends.numpy.rules_arrays import ARRAY_COMPOSED, ARRAY_RULES
 from trellis.backends.numpy.rules_linalg import LINALG_COMPOSED, LINALG_RULES
 from trellis.backends.numpy.rules_special import bessel_i, polygamma
-from trellis.backends.numpy.rules_support import conjugate, item, kept, numbers, scalar_as_array, spread
-from trellis.backends.numpy.tape import Linear, deepest, innermost, lower, recorder
+from trellis.backends.numpy.rules_support import conjugate, item, kept, masked, numbers, scalar_as_array, spread
+from trellis.backends.numpy.tape import Linear, OfInputs, OfOutput, innermost, recorder
 from trellis.dispatch import find_all, load
-from trellis.dtypes import as_dtype, bool as bool_
-from trellis.ops.comparison import equal, greater, greater_equal, isfinite, isinf, less, less_equal, logical_and
+from trellis.dtypes import as_dtype
+from trellis.ops.comparison import equal, greater, isfinite, isinf, less, logical_and, logical_not
 from trellis.ops.conversion import astype
 from trellis.ops.elementwise import (
+    abs as absolute,
     add,
-    conj,
-    copysign,
     cos,
     cosh,
     divide,
@@ -48,7 +47,6 @@ from trellis.ops.elementwise import (
     square,
     subtract,
 )
-from trellis.ops.elementwise import abs as absolute
 from trellis.ops.indexing import getitem
 from trellis.ops.manipulation import concat, flip, moveaxis, reshape
 from trellis.ops.reduction import any as any_, cumulative_prod, cumulative_sum, mean, sum as sum_
@@ -58,48 +56,54 @@ from trellis.ops.special import digamma, expit
 Rule = Callable[..., Any]
 
 # ---- elementwise, one operand ---------------------------------------------------------------------------------------------------
-# op -> its derivative, given y and x
-_DERIVATIVE: dict[str, Callable[[Any, Any], Any]] = {
-    "cos": lambda y, x: negative(sin(x)),
-    "cosh": lambda y, x: sinh(x),
-    "digamma": lambda y, x: polygamma(1, x),
-    "erf": lambda y, x: multiply(exp(negative(square(x))), 2 / math.sqrt(math.pi)),
-    "erfc": lambda y, x: multiply(exp(negative(square(x))), -2 / math.sqrt(math.pi)),
-    "erfinv": lambda y, x: multiply(exp(square(y)), math.sqrt(math.pi) / 2),
-    "exp": lambda y, x: y,
-    "expit": lambda y, x: multiply(y, subtract(1, y)),
-    "expm1": lambda y, x: add(y, 1),
-    "gammaln": lambda y, x: digamma(x),
-    "i0": lambda y, x: bessel_i(1, x),
-    "reciprocal": lambda y, x: negative(square(y)),
-    "sin": lambda y, x: cos(x),
-    "sinh": lambda y, x: cosh(x),
-    "square": lambda y, x: multiply(x, 2),
-    "tan": lambda y, x: add(square(y), 1),
-    "tanh": lambda y, x: subtract(1, square(y)),
+# op -> its derivative, by x
+_BY_INPUT: dict[str, Callable[[Any], Any]] = {
+    "cos": lambda x: negative(sin(x)),
+    "cosh": sinh,
+    "digamma": lambda x: polygamma(1, x),
+    "erf": lambda x: multiply(exp(negative(square(x))), 2 / math.sqrt(math.pi)),
+    "erfc": lambda x: multiply(exp(negative(square(x))), -2 / math.sqrt(math.pi)),
+    "gammaln": digamma,
+    "i0": lambda x: bessel_i(1, x),
+    "sin": cos,
+    "sinh": cosh,
+    "square": lambda x: multiply(x, 2),
 }
-# op -> what its derivative is the reciprocal of
-_DIVISOR: dict[str, Callable[[Any, Any], Any]] = {
-    "acos": lambda y, x: negative(multiply(sqrt(subtract(1, x)), sqrt(add(1, x)))),
-    "acosh": lambda y, x: multiply(sqrt(subtract(x, 1)), sqrt(add(x, 1))),
-    "asin": lambda y, x: multiply(sqrt(subtract(1, x)), sqrt(add(1, x))),
-    "asinh": lambda y, x: sqrt(add(square(x), 1)),
-    "atan": lambda y, x: add(square(x), 1),
-    "atanh": lambda y, x: multiply(subtract(1, x), add(1, x)),
-    "log": lambda y, x: x,
-    "log10": lambda y, x: multiply(x, math.log(10)),
-    "log1p": lambda y, x: add(x, 1),
-    "log2": lambda y, x: multiply(x, math.log(2)),
-    "sqrt": lambda y, x: multiply(y, 2),
+# op -> its derivative, by y
+_BY_OUTPUT: dict[str, Callable[[Any], Any]] = {
+    "erfinv": lambda y: multiply(exp(square(y)), math.sqrt(math.pi) / 2),
+    "exp": lambda y: y,
+    "expit": lambda y: multiply(y, subtract(1, y)),
+    "expm1": lambda y: add(y, 1),
+    "reciprocal": lambda y: negative(square(y)),
+    "tan": lambda y: add(square(y), 1),
+    "tanh": lambda y: subtract(1, square(y)),
+}
+# op -> what its derivative is the reciprocal of, by x
+_DIVISOR: dict[str, Callable[[Any], Any]] = {
+    "acos": lambda x: negative(multiply(sqrt(subtract(1, x)), sqrt(add(x, 1)))),
+    "acosh": lambda x: multiply(sqrt(subtract(x, 1)), sqrt(add(x, 1))),
+    "asin": lambda x: multiply(sqrt(subtract(1, x)), sqrt(add(x, 1))),
+    "asinh": lambda x: sqrt(add(square(x), 1)),
+    "atan": lambda x: add(square(x), 1),
+    "atanh": lambda x: multiply(subtract(1, x), add(x, 1)),
+    "log": lambda x: x,
+    "log10": lambda x: multiply(x, math.log(10)),
+    "log1p": lambda x: add(x, 1),
+    "log2": lambda x: multiply(x, math.log(2)),
 }
 
 
-def _times(derivative: Callable[[Any, Any], Any]) -> Rule:
-    return lambda g, y, x: multiply(g, conjugate(derivative(y, x)))
+def _by_input(derivative: Callable[[Any], Any]) -> Rule:
+    return lambda g, y, x: multiply(g, conjugate(derivative(x)))
 
 
-def _over(divisor: Callable[[Any, Any], Any]) -> Rule:
-    return lambda g, y, x: divide(g, conjugate(divisor(y, x)))
+def _by_output(derivative: Callable[[Any], Any]) -> Rule:
+    return lambda g, y, x: multiply(g, conjugate(derivative(y)))
+
+
+def _over(divisor: Callable[[Any], Any]) -> Rule:
+    return lambda g, y, x: divide(g, conjugate(divisor(x)))
 
 
 # ---- elementwise, two operands --------------------------------------------------------------------------------------------------
@@ -122,7 +126,7 @@ def _larger(compare: Callable[[Any, Any], Any], first: bool) -> Rule:
     def rule(g: Any, y: Any, x1: Any, x2: Any) -> Any:
         chosen = compare(x1, x2) if first else compare(x2, x1)
         tied = equal(x1, x2)
-        mine = where(chosen, g, 0)
+        mine = masked(g, chosen)
         return where(tied, multiply(g, 0.5), mine) if item(any_(tied)) else mine
 
     return rule
@@ -219,9 +223,11 @@ def _log_softmax(g: Any, y: Any, x: Any, *, axis: Any) -> Any:
 
 # ---- the table --------------------------------------------------------------------------------------------------------------------
 RULES: dict[str, Any] = {
-    **{op: (_times(derivative),) for op, derivative in _DERIVATIVE.items()},
-    **{op: (_over(divisor),) for op, divisor in _DIVISOR.items()},
-    "abs": (lambda g, y, x: multiply(g, sign(x)),),
+    **{op: OfInputs((_by_input(derivative),)) for op, derivative in _BY_INPUT.items()},
+    **{op: OfOutput((_by_output(derivative),)) for op, derivative in _BY_OUTPUT.items()},
+    **{op: OfInputs((_over(divisor),)) for op, divisor in _DIVISOR.items()},
+    "sqrt": OfOutput((lambda g, y, x: divide(g, multiply(conjugate(y), 2)),)),
+    "abs": OfInputs((lambda g, y, x: multiply(g, sign(x)),)),
     "astype": Linear((lambda g, y, x, **_: g,)),
     "conj": Linear((lambda g, y, x: conjugate(g),)),
     "imag": Linear((lambda g, y, x: multiply(g, 1j) if x.dtype.kind == "c" else None,)),
@@ -230,13 +236,13 @@ RULES: dict[str, Any] = {
     "real": Linear((lambda g, y, x: g,)),
     "add": Linear((lambda g, y, x1, x2: g, lambda g, y, x1, x2: g)),
     "subtract": Linear((lambda g, y, x1, x2: g, lambda g, y, x1, x2: negative(g))),
-    "multiply": (lambda g, y, x1, x2: multiply(g, conjugate(x2)), lambda g, y, x1, x2: multiply(g, conjugate(x1))),
+    "multiply": OfInputs((lambda g, y, x1, x2: multiply(g, conjugate(x2)), lambda g, y, x1, x2: multiply(g, conjugate(x1)))),
     "divide": (
         lambda g, y, x1, x2: divide(g, conjugate(x2)),
         lambda g, y, x1, x2: negative(multiply(g, conjugate(divide(y, x2)))),
     ),
     "pow": (_pow_base, _pow_exponent),
-    "remainder": (lambda g, y, x1, x2: g, lambda g, y, x1, x2: negative(multiply(g, floor_divide(x1, x2)))),
+    "remainder": OfInputs((lambda g, y, x1, x2: g, lambda g, y, x1, x2: negative(multiply(g, floor_divide(x1, x2))))),
     "atan2": (
         lambda g, y, x1, x2: divide(multiply(g, x2), _circle(y, x1, x2)),
         lambda g, y, x1, x2: negative(divide(multiply(g, x1), _circle(y, x1, x2))),
@@ -244,21 +250,21 @@ RULES: dict[str, Any] = {
     "copysign": (lambda g, y, x1, x2: multiply(g, multiply(sign(x1), sign(y))), None),
     "hypot": (lambda g, y, x1, x2: _hypot(g, y, x1), lambda g, y, x1, x2: _hypot(g, y, x2)),
     "logaddexp": (_logaddexp, lambda g, y, x1, x2: _logaddexp(g, y, x2, x1)),
-    "maximum": (_larger(greater, True), _larger(greater, False)),
-    "minimum": (_larger(less, True), _larger(less, False)),
-    "nextafter": (lambda g, y, x1, x2: g, None),
-    "where": (None, lambda g, y, c, x1, x2: where(c, g, 0), lambda g, y, c, x1, x2: where(c, 0, g)),
+    "maximum": OfInputs((_larger(greater, True), _larger(greater, False))),
+    "minimum": OfInputs((_larger(less, True), _larger(less, False))),
+    "nextafter": Linear((lambda g, y, x1, x2: g, None)),
+    "where": OfInputs((None, lambda g, y, c, x1, x2: masked(g, c), lambda g, y, c, x1, x2: masked(g, logical_not(c)))),
     "sum": Linear((lambda g, y, x, *, axis, dtype, keepdims: spread(g, x, axis),)),
     "mean": Linear((lambda g, y, x, *, axis, keepdims: spread(divide(g, numbers(x, axis)), x, axis),)),
-    "prod": (_prod,),
+    "prod": OfInputs((_prod,)),
     "max": (_extreme,),
     "min": (_extreme,),
-    "var": (_var,),
+    "var": OfInputs((_var,)),
     "cumulative_sum": Linear((_cumulative_sum,)),
-    "cumulative_prod": (_cumulative_prod,),
+    "cumulative_prod": OfInputs((_cumulative_prod,)),
     "logsumexp": (_logsumexp,),
-    "softmax": (_softmax,),
-    "log_softmax": (_log_softmax,),
+    "softmax": OfOutput((_softmax,)),
+    "log_softmax": OfOutput((_log_softmax,)),
     **ARRAY_RULES,
     **LINALG_RULES,
 }
@@ -285,15 +291,11 @@ def _sign(x: Any) -> Any:
 COMPOSED: dict[str, Rule] = {"clip": _clip, "sign": _sign, **ARRAY_COMPOSED, **LINALG_COMPOSED}
 # Integer and bool results, and steps, whose derivative is 0: run on the values, not recorded.
 CONSTANT = frozenset(
-    """all allclose any argmax argmin argsort array_equal bitwise_and bitwise_invert bitwise_left_shift bitwise_or
-    bitwise_right_shift bitwise_xor ceil count_nonzero empty_like equal floor floor_divide full_like greater greater_equal isclose isfinite isin
-    isinf isnan less less_equal logical_and logical_not logical_or logical_xor matrix_rank nonzero not_equal round
-    searchsorted signbit trunc""".split()
+    ["all", "allclose", "any", "argmax", "argmin", "argsort", "array_equal", "bitwise_and", "bitwise_invert", "bitwise_left_shift", "bitwise_or", "bitwise_right_shift", "bitwise_xor", "ceil", "count_nonzero", "empty_like", "equal", "floor", "floor_divide", "full_like", "greater", "greater_equal", "isclose", "isfinite", "isin", "isinf", "isnan", "less", "less_equal", "logical_and", "logical_not", "logical_or", "logical_xor", "matrix_rank", "nonzero", "not_equal", "round", "searchsorted", "signbit", "trunc"]
 )
 # No operand among them is recorded, or they record by themselves: the backend's own functions.
 _FORWARDED = frozenset(
-    """arange constant default_device default_int devices empty eye fftfreq from_dlpack from_numpy full linspace native_device
-    native_dtype register_pytrees rfftfreq version""".split()
+    ["arange", "constant", "default_device", "default_int", "devices", "empty", "eye", "fftfreq", "from_dlpack", "from_numpy", "full", "linspace", "native_device", "native_dtype", "register_pytrees", "rfftfreq", "version"]
 )
 _OWN_MODULES = tuple(f"trellis.backends.numpy.{name}" for name in ("grad", "random", "control"))
 _COMPOSITES = {op: getattr(module, op) for module in composites.modules for op in module.__all__}

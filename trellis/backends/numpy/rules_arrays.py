@@ -7,17 +7,25 @@ from typing import Any
 
 import numpy as np
 
-from trellis.backends.numpy.rules_support import is_scalar, item, kept, numbers, scalar_as_array, spread, zeros
-from trellis.backends.numpy.tape import Linear, Traced, innermost
+from trellis.backends.numpy.rules_support import is_scalar, item, scalar_as_array, zeros
+from trellis.backends.numpy.tape import Linear, OfInputs, Traced, innermost
 from trellis.dispatch import call, load
 from trellis.dtypes import as_dtype
 from trellis.ops.comparison import equal
 from trellis.ops.conversion import astype
 from trellis.ops.elementwise import divide, multiply, real
-from trellis.ops.fft import fft, ifft, irfft, rfft
+from trellis.ops.fft import fft, ifft, rfft
 from trellis.ops.indexing import ARRAY, getitem, segment_sum, take, take_along_axis
-from trellis.ops.manipulation import broadcast_to, concat, expand_dims, flip, moveaxis, pad, permute_dims, reshape, roll, stack
-from trellis.ops.manipulation import squeeze as squeeze_op
+from trellis.ops.manipulation import (
+    broadcast_to,
+    flip,
+    moveaxis,
+    pad,
+    permute_dims,
+    reshape,
+    roll,
+    stack,
+)
 from trellis.ops.reduction import sum as sum_
 from trellis.ops.searching import argsort, where
 
@@ -99,6 +107,10 @@ def _take(g: Any, y: Any, x: Any, indices: Any, *, axis: int | None) -> Any:
 
 def _take_along_axis(g: Any, y: Any, x: Any, indices: Any, *, axis: int) -> Any:
     axis %= len(x.shape)
+    if indices.shape[axis] == 1 and indices.shape == g.shape and type(g) is np.ndarray:  # each element at most once
+        result = np.zeros(x.shape, x.dtype)
+        np.put_along_axis(result, indices, g, axis)
+        return result
     grids = [np.arange(n).reshape([-1 if i == a else 1 for i in range(len(g.shape))]) if x.shape[a] != 1 else 0 for a, n in enumerate(g.shape)]
     grids[axis] = np.where(indices < 0, indices + x.shape[axis], indices)
     arrays = [np.broadcast_to(grid, g.shape) for grid in grids]
@@ -245,22 +257,22 @@ ARRAY_RULES: dict[str, Any] = {
     "broadcast_to": Linear((lambda g, y, x, *, shape: g,)),
     "flip": Linear((lambda g, y, x, *, axis: flip(g, axis=axis),)),
     "roll": Linear((_roll,)),
-    "repeat": (_repeat, None),
+    "repeat": OfInputs((_repeat, None)),
     "pad": Linear((_pad,)),
     "tril": Linear((lambda g, y, x, *, k: call("tril", g, k=k),)),
     "triu": Linear((lambda g, y, x, *, k: call("triu", g, k=k),)),
     "concat": _concat,
     "stack": _stack,
     "unstack": (_unstack,),
-    "getitem": (_getitem,),
-    "take": (_take, None),
-    "take_along_axis": (_take_along_axis, None),
+    "getitem": OfInputs((_getitem,)),
+    "take": OfInputs((_take, None)),
+    "take_along_axis": OfInputs((_take_along_axis, None)),
     "index_update": (_update_array, _update_value),
-    "segment_sum": (lambda g, y, x, ids, *, num_segments: take(g, ids, axis=0), None),
+    "segment_sum": OfInputs((lambda g, y, x, ids, *, num_segments: take(g, ids, axis=0), None)),
     "segment_max": (_segment_extreme, None),
     "segment_min": (_segment_extreme, None),
-    "bincount": (None, _bincount_weights),
-    "sort": (_sort,),
+    "bincount": OfInputs((None, _bincount_weights)),
+    "sort": OfInputs((_sort,)),
     "fft": Linear((_fft,)),
     "ifft": Linear((_ifft,)),
     "rfft": Linear((_rfft,)),

@@ -13,12 +13,23 @@ from typing import Any
 import numpy as np
 
 from trellis.backends.numpy.rules_support import adjoint, conjugate, identity, zeros
-from trellis.backends.numpy.tape import innermost
+from trellis.backends.numpy.tape import Linear, OfInputs, OfOutput, innermost
 from trellis.dispatch import call
-from trellis.dtypes import as_dtype
 from trellis.ops.elementwise import add, divide, imag, multiply, negative, real, reciprocal, square, subtract
 from trellis.ops.indexing import ARRAY, getitem
-from trellis.ops.linalg import cholesky, diagonal, eig, eigh, inv, matmul, matrix_transpose, pinv, qr, solve, solve_triangular, svd, svdvals
+from trellis.ops.linalg import (
+    diagonal,
+    eig,
+    eigh,
+    inv,
+    matmul,
+    matrix_transpose,
+    pinv,
+    solve,
+    solve_triangular,
+    svd,
+    svdvals,
+)
 from trellis.ops.manipulation import broadcast_to, concat, expand_dims, flip, reshape, squeeze, tril, triu
 from trellis.ops.products import einsum
 from trellis.ops.reduction import cumulative_prod, sum as sum_
@@ -319,16 +330,16 @@ def _leading(g: Any, y: Any, rank: int, axis: int) -> Any:
 
 
 LINALG_RULES: dict[str, Any] = {
-    "matmul": (_matmul_first, _matmul_second),
+    "matmul": OfInputs((_matmul_first, _matmul_second)),
     "einsum": _einsum,
-    "diagonal": (_diagonal,),
-    "inv": (_inv,),
+    "diagonal": Linear((_diagonal,)),
+    "inv": OfOutput((_inv,)),
     "det": (_det,),
     "slogdet": (_slogdet,),
     "solve": (_solve_first, _solve_second),
     "solve_triangular": (_triangular_first, _triangular_second),
     "pinv": (_pinv, None),
-    "cholesky": (_cholesky,),
+    "cholesky": OfOutput((_cholesky,)),
     "qr": (_qr,),
     "eigh": (_eigh,),
     "eig": (_eig,),

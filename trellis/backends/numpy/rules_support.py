@@ -7,11 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from trellis.backends.numpy.tape import innermost
-from trellis.dispatch import interpreters
+from trellis.backends.numpy.tape import Traced, innermost
 from trellis.ops.elementwise import conj
 from trellis.ops.linalg import matrix_transpose
 from trellis.ops.manipulation import broadcast_to, reshape
+from trellis.ops.searching import where
+
+_BOOL = np.dtype(np.bool_)
+_BITS = {np.dtype(np.float32): np.dtype(np.int32), np.dtype(np.float64): np.dtype(np.int64)}
 
 
 def conjugate(x: Any) -> Any:
@@ -24,6 +27,8 @@ def conjugate(x: Any) -> Any:
 
 
 def adjoint(x: Any) -> Any:
+    if type(x) is np.ndarray and x.dtype.kind != "c":
+        return x.T if x.ndim == 2 else x.swapaxes(-1, -2)
     return conjugate(matrix_transpose(x))
 
 
@@ -59,7 +64,17 @@ def kept(g: Any, x: Any, axis: Any) -> Any:
 
 def spread(g: Any, x: Any, axis: Any) -> Any:
     """The same to every element of `x` that was summed: a view, not a copy."""
+    if type(g) is not Traced:
+        return np.broadcast_to(g if axis is None else kept(g, x, axis), x.shape)
     return broadcast_to(kept(g, x, axis), x.shape)
+
+
+def masked(g: Any, mask: Any) -> Any:
+    """where(mask, g, 0), as a bitwise "and" where that works: np.where takes six times as long on a mask without pattern."""
+    bits = _BITS.get(g.dtype) if type(g) is np.ndarray and type(mask) is np.ndarray else None
+    if bits is None or mask.dtype is not _BOOL or mask.shape != g.shape:
+        return where(mask, g, 0)
+    return np.bitwise_and(g.view(bits), np.negative(mask.view(np.int8)).astype(bits)).view(g.dtype)
 
 
 def zeros(shape: Any, like: Any) -> Any:
@@ -68,7 +83,3 @@ def zeros(shape: Any, like: Any) -> Any:
 
 def identity(size: int, like: Any) -> Any:
     return np.eye(size, dtype=like.dtype)
-
-
-def shape_of(x: Any) -> tuple[int, ...]:
-    return interpreters[type(x)].shape_of(x)

@@ -22,7 +22,7 @@ from trellis.backends.numpy.meta import dtype_of as dtype_of_native
 from trellis.backends.numpy.plain_numpy import PlainArray
 from trellis.backends.numpy.quiet import quiet
 from trellis.dispatch import find_all, interpreters, load, register
-from trellis.dtypes import DType, real_of
+from trellis.dtypes import DType
 
 _count = itertools.count(1)
 
@@ -61,7 +61,19 @@ class Form:
 
 
 class Linear(tuple):  # type: ignore[type-arg]
-    """A row whose rules look at the shapes and dtypes of the operands only."""
+    """A row whose rules look at nothing but the shapes and dtypes of the operands: no array is kept for them."""
+
+    __slots__ = ()
+
+
+class OfInputs(tuple):  # type: ignore[type-arg]
+    """A row whose rules do not look at the result: it is not kept."""
+
+    __slots__ = ()
+
+
+class OfOutput(tuple):  # type: ignore[type-arg]
+    """A row whose rules look at the result, and of the operands at shapes and dtypes only."""
 
     __slots__ = ()
 
@@ -163,23 +175,28 @@ class TapeInterpreter:
         raise TypeError("DLPack: an array being differentiated cannot leave NumPy; take tl.stop_gradient(x) first")
 
 
+_PLAIN = frozenset((np.ndarray, bool, int, float, complex, type(None)))
+
+
 def recorder(op: str, rule: Any) -> Callable[..., Any]:
     """The function that runs `op` and records `rule`: a tuple with a function for each operand, or one for them all."""
     each = rule if isinstance(rule, tuple) else None
     size = len(each) if each is not None else 0
+    native = getattr(load("numpy"), op)
 
     def run(*operands: Any, **params: Any) -> Any:
         depth = deepest(operands)
-        values, parents = [], []
+        values, parents, plain = [], [], True
         for position, x in enumerate(operands):
             if type(x) is Traced and x.node.depth == depth:
-                values.append(x.value)
                 if each is None or (position < size and each[position] is not None):
                     parents.append((position, x.node, x.slot))
-            else:
-                values.append(x)
-        interpreter = interpreters[type(values[0])] if len(values) == 1 else find_all(*values)
-        return record(getattr(interpreter, op)(*values, **params), rule, depth, values, params, parents)
+                x = x.value
+            if type(x) not in _PLAIN:
+                plain = False
+            values.append(x)
+        call_down = native if plain else getattr(find_all(*values), op)  # the common case is spelt out: each call counts
+        return record(call_down(*values, **params), rule, depth, values, params, parents)
 
     run.__name__ = run.__qualname__ = op
     return run
@@ -194,74 +211,91 @@ def record(output: Any, rule: Any, depth: int, values: Sequence[Any], params: An
         return tuple(Traced(part, node, i) if is_differentiable(part) else part for i, part in enumerate(output))
     if type(output) is not Traced and output.dtype.kind not in "fcV":
         return output
-    if type(rule) is Linear:
-        forms = [Form(x) if hasattr(x, "shape") else x for x in values]
-        return Traced(output, Node(depth, rule, forms, params, None, parents))
-    return Traced(output, Node(depth, rule, values, params, output, parents))
+    kind = type(rule)
+    if kind is Linear or kind is OfOutput:
+        values = [x if type(x) in _SCALARS else Form(x) for x in values]
+    return Traced(output, Node(depth, rule, values, params, None if kind is Linear or kind is OfInputs else output, parents))
+
+
+_SCALARS = _PLAIN - {np.ndarray}
 
 
 # ---- backward ------------------------------------------------------------------------------------------------------------------
-class _Sums:
-    """Gradients that are still being added up, by node; nodes come out in the reverse of the order they were made in."""
-
-    def __init__(self) -> None:
-        self._nodes: dict[int, tuple[Node, dict[int, Any], set[int]]] = {}
-        self._heap: list[int] = []
-
-    def add(self, node: Node, slot: int, g: Any) -> None:
-        entry = self._nodes.get(node.id)
-        if entry is None:
-            self._nodes[node.id] = node, {slot: g}, set()
-            heappush(self._heap, -node.id)
-            return
-        _, held, ours = entry
-        if slot not in held:
-            held[slot] = g
-        elif slot in ours and type(g) is np.ndarray:
-            quiet.run(np.add, held[slot], g, held[slot])
-        else:  # the first gradient may be somebody else's array: only the sum, which nobody has seen, is changed in place
-            held[slot] = find_all(held[slot], g).add(held[slot], g)
-            if type(held[slot]) is np.ndarray:
-                ours.add(slot)
-
-    def pop(self) -> tuple[Node, dict[int, Any]] | None:
-        if not self._heap:
-            return None
-        node, held, _ = self._nodes.pop(-heappop(self._heap))
-        return node, held
-
-
 def backward(seeds: Sequence[tuple[Node, int, Any]], *, release: bool) -> dict[int, Any]:
-    """Gradient of each leaf, by the id of its node. `release` frees each node when it is done: for a tape used once."""
-    sums, found = _Sums(), {}
-    for node, slot, g in seeds:
-        sums.add(node, slot, g)
-    while (entry := sums.pop()) is not None:
-        node, held = entry
+    """Gradient of each leaf, by the id of its node. `release` frees each node when it is done: for a tape used once.
+
+    Nodes are taken in the reverse of the order they were made in, so each has all its gradients when its turn comes.
+    """
+    sums: dict[int, _Sum] = {}
+    heap: list[int] = []
+    found = {}
+
+    def give(node: Node, slot: int, g: Any) -> None:
+        entry = sums.get(node.id)
+        if entry is None:
+            sums[node.id] = entry = _Sum(node)
+            heappush(heap, -node.id)
+        entry.add(slot, g)
+
+    for seed in seeds:
+        give(*seed)
+    while heap:
+        entry = sums.pop(-heappop(heap))
+        node = entry.node
         if node.rule is None:
-            found[node.id] = held[0]
+            found[node.id] = entry.first
             continue
-        output = node.output
-        g = tuple(held.get(i) for i in range(len(output))) if type(output) is tuple else held[0]
+        g = entry.first if type(node.output) is not tuple else entry.of_slots(len(node.output))
         for (_, parent, slot), gradient in zip(node.parents, _gradients(node, g)):
             if gradient is not None:
-                sums.add(parent, slot, gradient)
+                give(parent, slot, gradient)
         if release:
             node.forget()
     return found
 
 
+class _Sum:
+    """The gradients of a node's results as they are added up. Slot 0 by itself, since most nodes have one result."""
+
+    __slots__ = ("node", "first", "ours", "others")
+
+    def __init__(self, node: Node) -> None:
+        self.node, self.first, self.ours, self.others = node, None, False, None
+
+    def add(self, slot: int, g: Any) -> None:
+        if slot:
+            self.others = self.others or {}
+            self.others.setdefault(slot, _Sum(self.node)).add(0, g)
+        elif self.first is None:
+            self.first = g
+        elif self.ours and type(g) is np.ndarray:
+            quiet.run(np.add, self.first, g, self.first)
+        else:  # the first may be somebody else's array; only their sum, which nobody has seen, is changed in place
+            self.first = find_all(self.first, g).add(self.first, g)
+            self.ours = type(self.first) is np.ndarray
+
+    def of_slots(self, count: int) -> tuple[Any, ...]:
+        others = self.others or {}
+        return (self.first, *(others[i].first if i in others else None for i in range(1, count)))
+
+
 def _gradients(node: Node, g: Any) -> list[Any]:
     """The gradient of each operand that has one, of its shape and dtype."""
     rule, inputs, params, output = node.rule, node.inputs, node.params, node.output
-    if isinstance(rule, tuple):
-        made = [rule[position](g, output, *inputs, **params) for position, _, _ in node.parents]
-    elif type(rule) is Joint:
-        everything = rule.function(g, output, *inputs)
-        made = [everything[position] for position, _, _ in node.parents]
-    else:
-        made = [rule(position, g, output, *inputs, **params) for position, _, _ in node.parents]
-    return [gradient if gradient is None else fit(gradient, inputs[position]) for gradient, (position, _, _) in zip(made, node.parents)]
+    joint = rule.function(g, output, *inputs) if type(rule) is Joint else None
+    made = []
+    for position, _, _ in node.parents:
+        if joint is not None:
+            gradient = joint[position]
+        elif isinstance(rule, tuple):
+            gradient = rule[position](g, output, *inputs, **params)
+        else:
+            gradient = rule(position, g, output, *inputs, **params)
+        x = inputs[position]
+        if gradient is not None and (gradient.shape != x.shape or gradient.dtype is not x.dtype):
+            gradient = fit(gradient, x)
+        made.append(gradient)
+    return made
 
 
 def fit(g: Any, x: Any) -> Any:
@@ -284,10 +318,6 @@ def fit(g: Any, x: Any) -> Any:
 
 def zeros_like(x: Any) -> Any:
     return np.zeros(x.shape, innermost(x).dtype)
-
-
-def norm_dtype(x: Any) -> DType:
-    return real_of(dtype_of_native(innermost(x)))
 
 
 register(Traced, TapeInterpreter())
