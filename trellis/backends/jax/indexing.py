@@ -7,6 +7,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import lax
 
 from trellis import dtypes
 from trellis.backends.jax.common import cast, check_indices, compiled, item_of, one_dimensional_axis
@@ -67,18 +68,45 @@ def _native_key(op: str, x: Any, key: tuple[Any, ...], indices: tuple[Any, ...])
     return tuple(made)
 
 
-def _static(key: tuple[Any, ...]) -> tuple[Any, ...]:
-    """A key without arrays as something that can be hashed, which slices cannot before Python 3.12."""
-    return tuple((e.start, e.stop, e.step) if isinstance(e, slice) else e for e in key)
+def _window(x: Any, starts: tuple[Any, ...], axes: tuple[int, ...], sizes: tuple[int, ...], shape: tuple[int, ...]) -> Any:
+    places: list[Any] = [0] * x.ndim
+    for axis, start in zip(axes, starts):
+        places[axis] = start
+    return lax.reshape(lax.dynamic_slice(x, places, sizes), shape)
 
 
-_basic = compiled(lambda x, key: x[tuple(slice(*e) if isinstance(e, tuple) else e for e in key)], "key")
+_sliced = compiled(_window, "axes", "sizes", "shape")
 
 
 def getitem(x: Any, *indices: Any, key: tuple[Any, ...]) -> Any:
-    if not indices:
-        return _basic(x, key=_static(key))
-    return x[_native_key("x[key]", x, key, indices)]
+    if indices:
+        return x[_native_key("x[key]", x, key, indices)]
+    if isinstance(x, jax.core.Tracer):
+        return x[key]
+    return _basic(x, key)
+
+
+def _basic(x: Any, key: tuple[Any, ...]) -> Any:
+    """A key of ints and slices. Where they start is an operand: a loop over x[i] compiles once, not once for each i."""
+    starts, axes, sizes, shape, axis = [], [], [], [], 0
+    for entry in key:
+        if entry is None:
+            shape.append(1)
+            continue
+        if isinstance(entry, slice):
+            start, stop, step = entry.indices(x.shape[axis])
+            if step != 1:
+                return x[key]
+            size = max(0, stop - start)
+            shape.append(size)
+        else:
+            start, size = entry, 1
+        sizes.append(size)
+        if size and size < x.shape[axis]:
+            starts.append(start)
+            axes.append(axis)
+        axis += 1
+    return _sliced(x, tuple(starts), axes=tuple(axes), sizes=tuple(sizes), shape=tuple(shape))
 
 
 def setitem(x: Any, value: Any, *indices: Any, key: tuple[Any, ...]) -> Any:
