@@ -13,7 +13,6 @@ from trellis.backends.tensorflow import (
     manipulation,
     meta,
     products,
-    random,
     reduction,
     searching,
     special,
@@ -26,5 +25,4 @@ modules = (
     creation,
     *kernels.placed(elementwise, special, manipulation, reduction, searching, indexing, updates, products, linalg, fft),
     grad,
-    random,
 )
