@@ -39,7 +39,7 @@ def complex_expm1(x: torch.Tensor) -> torch.Tensor:
     ordinary = torch.isfinite(a) & torch.isfinite(b)
     inside = torch.where(ordinary, x, 0)
     half = torch.sin(inside.imag / 2)
-    exact = torch.expm1(inside.real) * torch.cos(inside.imag) - 2 * half * half
+    exact = torch.expm1(inside.real) * torch.cos(inside.imag) - 2 * half * half + 0.0  # -0.0 becomes 0.0
     real = torch.where(ordinary, exact, plain.real - 1)
     return torch.complex(real, torch.where((b == 0) & torch.isnan(a), b, plain.imag))
 

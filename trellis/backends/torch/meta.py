@@ -15,8 +15,8 @@ from trellis.dtypes import DType
 
 __all__ = [
     "asarray", "astype", "constant", "default_device", "default_int", "device_of", "devices", "dlpack", "dlpack_device",
-    "dtype_of", "from_dlpack", "from_numpy", "is_traced", "item", "native_device", "native_dtype", "rank_of", "register_pytrees", "shape_of",
-    "to_device", "to_numpy", "version",
+    "dtype_of", "from_dlpack", "from_numpy", "is_traced", "item", "native_device", "native_dtype", "rank_of",
+    "register_pytrees", "shape_of", "to_device", "to_numpy", "version",
 ]  # fmt: skip
 
 

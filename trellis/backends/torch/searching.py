@@ -106,11 +106,15 @@ def bincount(x: torch.Tensor, weights: torch.Tensor | None, *, minlength: int, l
         raise ValueError(f"bincount: weights have shape {tuple(weights.shape)}, the array {tuple(x.shape)}; they must be equal")
     bins = x.to(torch.int64)
     if length is None:
-        if bins.numel() and bins.min() < 0:
-            raise ValueError("bincount: the array has negative elements; only 0, 1, 2... can be counted")
+        try:
+            counts = torch.bincount(bins, minlength=minlength)
+        except RuntimeError as error:
+            if "non-negative" not in str(error):
+                raise
+            raise ValueError("bincount: the array has negative elements; only 0, 1, 2... can be counted") from error
         if weights is None:
-            return torch.bincount(bins, minlength=minlength)
-        length = max(minlength, int(bins.max()) + 1 if bins.numel() else 0)
+            return counts
+        length = counts.shape[0]
     amounts = torch.ones_like(bins) if weights is None else weights
     counted = ordered(amounts) if amounts.dtype is torch.bool else amounts
     dropped = torch.where((bins < 0) | (bins >= length), length, bins)
