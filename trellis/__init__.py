@@ -1,9 +1,10 @@
 """Trellis: one library for arrays over NumPy, JAX, PyTorch and TensorFlow. What you pass is what you get."""
 
+import sys as _sys
 from math import e, inf, nan, pi
 
 # The package first: imported later, it would take the name of the function `backends`.
-from trellis import backends as _backends
+from trellis import backends as _backends, dispatch as _dispatch
 from trellis.array import Array
 from trellis.container import Container
 from trellis.dispatch import current_backend, set_backend, using
@@ -17,11 +18,13 @@ from trellis.ops.comparison import *
 from trellis.ops.conversion import *
 from trellis.ops.creation import *
 from trellis.ops.data_types import *
+from trellis.ops.distributions import *
 from trellis.ops.elementwise import *
 from trellis.ops.indexing import *
 from trellis.ops.linalg import diagonal, matmul, matrix_transpose, outer, tensordot, trace, vecdot
 from trellis.ops.manipulation import *
 from trellis.ops.products import *
+from trellis.ops.random import *
 from trellis.ops.reduction import *
 from trellis.ops.searching import *
 from trellis.ops.special import *
@@ -31,3 +34,6 @@ from trellis.transforms import *
 __version__ = "0.1.0"
 newaxis = None
 API_VERSIONS = ("2021.12", "2022.12", "2023.12", "2024.12", "2025.12")
+
+if "torch" in _sys.modules:  # torch.compile cannot import while it traces, so what is there already is made ready
+    _dispatch.load("torch")

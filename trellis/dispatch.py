@@ -134,12 +134,14 @@ def load(name: str) -> Any:
         pass
     if name not in BACKENDS:
         raise ValueError(f"backend={name!r} is unknown; use one of {', '.join(map(repr, BACKENDS))}")
-    module, _, extra = BACKENDS[name]
+    module, array_types, extra = BACKENDS[name]
     if importlib.util.find_spec(module) is None:
         raise ImportError(f"backend={name!r} needs {module}, which is not installed; pip install '{extra}'")
     from trellis.backends import assemble
 
     _LOADED[name] = assemble(importlib.import_module(f"trellis.backends.{name}"))
+    for array_type in array_types:
+        interpreters[attrgetter(array_type)(sys.modules[module])] = _LOADED[name]
     return _LOADED[name]
 
 

@@ -1,4 +1,4 @@
-"""Gradients on torch: autograd on flat lists, or torch.func inside its transforms and inside torch.compile.
+"""Gradients on torch: autograd on flat lists, or torch.func inside its transforms.
 
 A graph of gradients is kept (create_graph) only where somebody may differentiate again: inside another transform of ours, or
 when an argument requires grad, so that a user's own graph flows through and loss.backward() reaches his leaves.
@@ -18,13 +18,15 @@ from trellis.array import Array
 __all__ = ["custom_gradient", "jacobian", "jvp", "stop_gradient", "value_and_grad", "vjp"]
 
 Flat = list[Any]
+_TRACED: list[Any] = []  # the transforms that torch.compile is tracing, one in the other; it traces one function at a time
 _DEPTH: ContextVar[int] = ContextVar("trellis_torch_depth", default=0)
 
 
 def value_and_grad(function: Callable[[Flat], tuple[Any, Any]], leaves: Flat) -> tuple[Any, Any, Flat]:
     if _in_transform():
-        grads, (value, aux) = torch.func.grad_and_value(function, has_aux=True)(leaves)
-        return value, aux, grads
+        carried = _Carried(function)
+        grads, (value, tensors) = torch.func.grad_and_value(carried, has_aux=True)(leaves)
+        return value, carried.aux(tensors), grads
     keep = _differentiated_again(leaves)
     inputs, (value, aux) = _run(function, leaves)
     if not value.requires_grad:
@@ -37,8 +39,9 @@ def value_and_grad(function: Callable[[Flat], tuple[Any, Any]], leaves: Flat) ->
 
 def vjp(function: Callable[[Flat], tuple[Flat, Any]], leaves: Flat, keep_graph: bool = False) -> tuple[Flat, Any, Callable[[Flat], Flat]]:
     if _in_transform():
-        outputs, pullback, aux = torch.func.vjp(function, leaves, has_aux=True)
-        return outputs, aux, lambda cotangents: pullback(cotangents)[0]
+        carried = _Carried(function)
+        outputs, pullback, tensors = torch.func.vjp(carried, leaves, has_aux=True)
+        return outputs, carried.aux(tensors), lambda cotangents: pullback(cotangents)[0]
     keep = keep_graph or _differentiated_again(leaves)
     inputs, (outputs, aux) = _run(function, leaves)
     connected = [i for i, y in enumerate(outputs) if y.requires_grad]
@@ -57,8 +60,43 @@ def vjp(function: Callable[[Flat], tuple[Flat, Any]], leaves: Flat, keep_graph: 
     return shown, aux if keep else _detached(aux), pullback
 
 
+class _Carried:
+    """A function whose aux is a list of tensors, all that torch.func takes; the rest of its nest waits here."""
+
+    def __init__(self, function: Callable[[Flat], tuple[Any, Any]]) -> None:
+        self.function = function
+        self.nest: Any = None
+
+    def __call__(self, leaves: Flat) -> tuple[Any, Flat]:
+        if torch.compiler.is_compiling():
+            _TRACED.append(self)
+            value, self.nest = self.function([x.view_as(x) for x in leaves])  # it learns only from a result that it requires grad
+            _TRACED.pop()
+        else:
+            value, self.nest = self.function(leaves)
+        found = tree.leaves(self.nest)
+        return value, [x for x in map(_native, found) if isinstance(x, torch.Tensor)]
+
+    def aux(self, tensors: Flat) -> Any:
+        """The nest, with the tensors as they came out of the transform."""
+        remaining = iter(tensors)
+
+        def put(leaf: Any) -> Any:
+            if not isinstance(_native(leaf), torch.Tensor):
+                return leaf
+            return Array(next(remaining)) if isinstance(leaf, Array) else next(remaining)
+
+        return tree.map(put, self.nest)
+
+
+def _native(x: Any) -> Any:
+    return x._data if isinstance(x, Array) else x
+
+
 def jvp(function: Callable[[Flat], Flat], leaves: Flat, tangents: Flat) -> tuple[Flat, Flat]:
     """Forward mode; where torch has no forward formula for an op, twice backward."""
+    if torch.compiler.is_compiling():  # it cannot trace a context variable
+        return torch.func.jvp(function, (leaves,), (tangents,))
     token = _DEPTH.set(_DEPTH.get() + 1)
     try:
         return torch.func.jvp(function, (leaves,), (tangents,))
@@ -140,6 +178,11 @@ class _Custom(torch.autograd.Function):
 
 
 def custom_gradient(function: Callable[[Flat], Any], rule: Callable[[Flat, Any, Any], Flat], leaves: Flat) -> Any:
+    if torch.compiler.is_compiling() and len(_TRACED) > 1:
+        raise NotImplementedError(
+            "bind_custom_gradient_function: torch.compile drops the second derivative of a torch.autograd.Function; "
+            "compile the first gradient only, or differentiate again outside of torch.compile"
+        )
     return _Custom.apply(function, rule, *leaves)
 
 
