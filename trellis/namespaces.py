@@ -13,13 +13,34 @@ from trellis.array import Array
 from trellis.dispatch import BACKENDS, interpreters, load
 from trellis.inspection import NamespaceInfo
 from trellis.ops import (
-    comparison, conversion, creation, data_types, elementwise, fft, indexing, linalg, manipulation, products, reduction, searching, special,
+    comparison,
+    conversion,
+    creation,
+    data_types,
+    distributions,
+    elementwise,
+    fft,
+    indexing,
+    linalg,
+    manipulation,
+    products,
+    random,
+    reduction,
+    searching,
+    special,
 )  # fmt: skip
 
 API_VERSION = "2025.12"
-_MAIN = (comparison, conversion, creation, data_types, elementwise, indexing, manipulation, products, reduction, searching, special)
+_MAIN = (
+    comparison, conversion, creation, data_types, distributions, elementwise, indexing, manipulation, products, random, reduction, searching,
+    special,
+)  # fmt: skip
 _MAIN_LINALG = ("matmul", "matrix_transpose", "outer", "tensordot", "trace", "vecdot", "diagonal")
-_PLAIN = {op for op in domains.DOMAIN if op in (*elementwise.__all__, *comparison.__all__, *special.__all__)} - {"clip", "isclose", "nan_to_num"}
+_PLAIN = {op for op in domains.DOMAIN if op in (*elementwise.__all__, *comparison.__all__, *special.__all__)} - {
+    "clip",
+    "isclose",
+    "nan_to_num",
+}
 
 
 def namespace(backend_or_array: Any, /) -> Any:
@@ -42,10 +63,10 @@ def _bound(name: str) -> ModuleType:
     if name not in BACKENDS:
         raise TypeError(f"namespace: {name} is not a framework; use one of {', '.join(map(repr, BACKENDS))}, or an array of one")
     made: Any = ModuleType(f"trellis.{name}", f"The Trellis API on {name} and its native arrays.")
-    _fill(made, name, {op: module for module in _MAIN for op in module.__all__} | {op: linalg for op in _MAIN_LINALG})
+    _fill(made, name, {op: module for module in _MAIN for op in module.__all__} | dict.fromkeys(_MAIN_LINALG, linalg))
     for extension in (linalg, fft):
         part = ModuleType(f"trellis.{name}.{extension.__name__.rsplit('.', 1)[1]}", extension.__doc__)
-        _fill(part, name, {op: extension for op in extension.__all__})
+        _fill(part, name, dict.fromkeys(extension.__all__, extension))
         setattr(made, part.__name__.rsplit(".", 1)[1], part)
     for dtype in dtypes.DTYPES.values():
         try:
@@ -74,7 +95,8 @@ def _native_creation(public: Any, name: str) -> Any:
 
     @functools.wraps(public)
     def create(*args: Any, **kwargs: Any) -> Any:
-        return public(*args, backend=name, **kwargs)._data
+        made = public(*args, backend=name, **kwargs)
+        return made._data if isinstance(made, Array) else made  # random numbers beside native arrays are native already
 
     signature = inspect.signature(public)
     without = [p for p in signature.parameters.values() if p.name != "backend"]

@@ -13,6 +13,7 @@ from trellis.backends.tensorflow import (
     manipulation,
     meta,
     products,
+    random,
     reduction,
     searching,
     special,
@@ -25,4 +26,5 @@ modules = (
     creation,
     *kernels.placed(elementwise, special, manipulation, reduction, searching, indexing, updates, products, linalg, fft),
     grad,
+    random,
 )

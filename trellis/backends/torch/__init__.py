@@ -10,10 +10,11 @@ from trellis.backends.torch import (
     manipulation,
     meta,
     optimizers,
+    random,
     reduction,
     searching,
     special,
 )
 
 name = "torch"
-modules = (meta, creation, elementwise, special, manipulation, reduction, searching, indexing, linalg, fft, grad, optimizers)
+modules = (meta, creation, elementwise, special, manipulation, reduction, searching, indexing, linalg, fft, random, grad, optimizers)

@@ -1,0 +1,130 @@
+"""Random numbers: JAX's own Threefry with a layout that no setting changes, and jax.random for draws without a seed."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+from jax.extend.random import threefry2x32_p
+
+from trellis import dtypes
+from trellis.backends.jax.meta import native_dtype, placement
+from trellis.dtypes import DType
+from trellis.keys import DRAW, Key, make_key, threefry as python_threefry
+
+__all__ = ["Generator", "check_draw", "draws_in_graph", "random_unit", "random_words", "threefry"]
+
+_U32 = np.dtype("uint32")
+
+jax.tree_util.register_pytree_with_keys(
+    Key, lambda key: (((jax.tree_util.GetAttrKey("words"), key.leaf()),), None), lambda _, children: make_key(children[0])
+)
+
+
+def _words(key: Any) -> tuple[Any, Any]:
+    if type(key) is tuple:
+        return np.uint32(key[0]), np.uint32(key[1])
+    return key[0], key[1]
+
+
+def _mix(first: Any, second: Any, high: Any, low: Any) -> tuple[Any, Any]:
+    shape = jnp.broadcast_shapes(jnp.shape(first), jnp.shape(high), jnp.shape(low))
+    operands = (jnp.broadcast_to(jnp.asarray(x, _U32), shape) for x in (first, second, high, low))
+    return threefry2x32_p.bind(*operands)
+
+
+@jax.jit
+def _hash(first: Any, second: Any, high: Any, low: Any) -> Any:
+    return jnp.stack(_mix(first, second, high, low), axis=-1)
+
+
+def threefry(key: Any, high: Any, low: Any) -> Any:
+    return _hash(*_words(key), *(np.uint32(x) if isinstance(x, int) else lax.convert_element_type(x, _U32) for x in (high, low)))
+
+
+def _counted(first: Any, second: Any, high: Any, low: Any, shape: tuple[int, ...]) -> tuple[Any, Any]:
+    """Both words of each element's block; the counter starts at (high, low)."""
+    size = int(np.prod(shape, dtype=np.int64))
+    if size > 2**32:
+        raise ValueError(f"shape={shape}: at most 2**32 numbers can be drawn from one key on JAX; split the key")
+    position = lax.iota(_U32, size) + low
+    return tuple(x.reshape(shape) for x in _mix(first, second, high + (position < low).astype(_U32), position))
+
+
+def _bits(first: Any, second: Any, high: Any, low: Any, *, shape: tuple[int, ...]) -> Any:
+    x, y = _counted(first, second, high, low, shape)
+    return x ^ y
+
+
+def _unit(first: Any, second: Any, high: Any, low: Any, *, shape: tuple[int, ...], dtype: DType) -> Any:
+    x, y = _counted(first, second, high, low, shape)
+    if dtype is dtypes.float32:
+        return lax.bitcast_convert_type(((x ^ y) >> np.uint32(9)) | np.uint32(0x3F800000), jnp.float32) - np.float32(1)
+    if dtype is dtypes.float64:
+        bits = (x.astype(jnp.uint64) << np.uint64(20)) | (y >> np.uint32(12)).astype(jnp.uint64)
+        return lax.bitcast_convert_type(bits | np.uint64(0x3FF0000000000000), jnp.float64) - 1.0
+    # the grids of halves, exact in float32: 10 and 7 bits
+    low_bits, drop, step = (0xFFFF, 6, 2.0**-10) if dtype is dtypes.float16 else (0xFF, 1, 2.0**-7)
+    whole = ((x ^ y) & np.uint32(low_bits)) >> np.uint32(drop)
+    return (whole.astype(jnp.float32) * np.float32(step)).astype(native_dtype(dtype))
+
+
+_jit_bits = jax.jit(_bits, static_argnames=("shape",))
+_jit_unit = jax.jit(_unit, static_argnames=("shape", "dtype"))
+
+
+def _start(offset: int) -> tuple[Any, Any]:
+    return np.uint32(offset >> 32), np.uint32(offset & 0xFFFFFFFF)
+
+
+def _placed(x: Any, device: Any) -> Any:
+    place = placement(device)
+    return x if place is None else jax.device_put(x, place)
+
+
+def random_words(key: Any, *, shape: tuple[int, ...], offset: int, device: Any) -> Any:
+    return _placed(_jit_bits(*_words(key), *_start(offset), shape=shape), device)
+
+
+def random_unit(key: Any, *, shape: tuple[int, ...], dtype: DType, offset: int, device: Any) -> Any:
+    native_dtype(dtype)  # 64 bits without x64 is an error
+    return _placed(_jit_unit(*_words(key), *_start(offset), shape=shape, dtype=dtype), device)
+
+
+def check_draw(op: str) -> None:
+    """Under jit a draw from Python state would be a constant of the compiled function. Eager grad and vmap compute, and may draw."""
+    if isinstance(jnp.zeros((), _U32), jax.core.Tracer):
+        raise RuntimeError(
+            f"{op}: without seed= inside jax.jit the numbers would be drawn once, when the function is traced, and repeat at every "
+            f"call; make a tl.Key an argument of the function and pass seed=key"
+        )
+
+
+def draws_in_graph() -> bool:
+    return False
+
+
+class Generator:
+    """A key for each draw, counted up."""
+
+    outlives_seed = False
+
+    def __init__(self, words: tuple[int, int]) -> None:
+        self._seed, self._drawn = words, itertools.count()
+
+    def _key(self) -> Any:
+        words = python_threefry(self._seed, (DRAW, next(self._drawn)))
+        return jax.random.wrap_key_data(np.array(words, _U32), impl="threefry2x32")
+
+    def words(self, *, shape: tuple[int, ...], device: Any) -> Any:
+        return _placed(jax.random.bits(self._key(), shape, jnp.uint32), device)
+
+    def unit(self, *, shape: tuple[int, ...], dtype: DType, device: Any) -> Any:
+        return _placed(jax.random.uniform(self._key(), shape, native_dtype(dtype)), device)
+
+    def normal(self, *, shape: tuple[int, ...], dtype: DType, device: Any) -> Any:
+        return _placed(jax.random.normal(self._key(), shape, native_dtype(dtype)), device)

@@ -1,0 +1,163 @@
+"""Random numbers: the portable generator in int32, whose sums wrap as those of uint32, which torch has no kernels for; and
+torch.Generators of our own for draws without a seed."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+from torch.utils import _pytree as pytree
+
+from trellis import dtypes
+from trellis.backends.torch.convert import NATIVE
+from trellis.backends.torch.meta import native_device
+from trellis.dtypes import DType
+from trellis.keys import Key, make_key
+
+__all__ = ["Generator", "check_draw", "draws_in_graph", "random_unit", "random_words", "threefry"]
+
+_BLOCK = 1 << 15  # eager: what stays in the cache
+_ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
+
+
+def _leaf(key: Any) -> torch.Tensor:
+    data = key._data
+    return torch.tensor(data, dtype=torch.int64).to(torch.uint32) if type(data) is tuple else data
+
+
+pytree.register_pytree_node(
+    Key,
+    lambda key: ([_leaf(key)], None),
+    lambda children, _: make_key(list(children)[0]),
+    serialized_type_name="trellis.Key",
+    flatten_with_keys_fn=lambda key: ([(pytree.GetAttrKey("words"), _leaf(key))], None),
+)
+
+
+def _signed(value: Any) -> Any:
+    """32 bits as int32: of a Python int an int, of integer tensors a tensor."""
+    if isinstance(value, int):
+        return value - 2**32 if value >= 2**31 else value
+    return value.view(torch.int32) if value.dtype is torch.uint32 else value.to(torch.int64).to(torch.int32)
+
+
+def _key_words(key: Any) -> tuple[Any, Any, Any]:
+    """The key schedule."""
+    if type(key) is tuple:
+        return _signed(key[0]), _signed(key[1]), _signed(key[0] ^ key[1] ^ 0x1BD11BDA)
+    words = _signed(key)
+    return words[0], words[1], words[0] ^ words[1] ^ 0x1BD11BDA
+
+
+def _mix(schedule: Any, x: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """20 rounds of Threefry on int32 counters; in place on what is new here."""
+    x, y = x + schedule[0], y + schedule[1]
+    for i in range(5):
+        for rotation in _ROTATIONS[i % 2]:
+            x.add_(y)
+            left = y << rotation
+            # the shift copies the sign, which is masked off
+            y.bitwise_right_shift_(32 - rotation).bitwise_and_((1 << rotation) - 1).bitwise_or_(left).bitwise_xor_(x)
+        x.add_(schedule[(i + 1) % 3])
+        y.add_(schedule[(i + 2) % 3]).add_(i + 1)
+    return x, y
+
+
+def threefry(key: Any, high: Any, low: Any) -> torch.Tensor:
+    tensor = next((v for v in (key, high, low) if isinstance(v, torch.Tensor)), None)
+    device = None if tensor is None else tensor.device
+    zero = torch.zeros((), dtype=torch.int32, device=device)
+    high, low = torch.broadcast_tensors(zero + _signed(high), zero + _signed(low))
+    return torch.stack(_mix(_key_words(key), high, low), -1).view(torch.uint32)
+
+
+def _counted(schedule: Any, size: int, offset: int, device: Any) -> tuple[torch.Tensor, torch.Tensor]:
+    place = torch.arange(offset, offset + size, dtype=torch.int64, device=device)
+    if offset + size <= 2**31:
+        low = place.to(torch.int32)
+        return _mix(schedule, torch.zeros_like(low), low)
+    return _mix(schedule, (place >> 32).to(torch.int32), place.to(torch.int32))
+
+
+def _filled(key: Any, shape: tuple[int, ...], offset: int, device: Any, dtype: torch.dtype, finish: Any) -> torch.Tensor:
+    """`finish(high words, low words)` of each element, block by block where that pays: eager, on a CPU."""
+    device = native_device(device)
+    schedule, size = _key_words(key), math.prod(shape)
+    blockwise = type(key) is tuple and not torch.compiler.is_compiling() and (device is None or device.type == "cpu")
+    if size <= _BLOCK or not blockwise:
+        return finish(*_counted(schedule, size, offset, device)).reshape(shape)
+    made = torch.empty(size, dtype=dtype, device=device)
+    for start in range(0, size, _BLOCK):
+        count = min(_BLOCK, size - start)
+        made[start : start + count] = finish(*_counted(schedule, count, offset + start, device))
+    return made.reshape(shape)
+
+
+def random_words(key: Any, *, shape: tuple[int, ...], offset: int, device: Any) -> torch.Tensor:
+    return _filled(key, shape, offset, device, torch.int32, lambda x, y: x.bitwise_xor_(y)).view(torch.uint32)
+
+
+def random_unit(key: Any, *, shape: tuple[int, ...], dtype: DType, offset: int, device: Any) -> torch.Tensor:
+    return _filled(key, shape, offset, device, NATIVE[dtype], _UNIT[dtype])
+
+
+def _unit32(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    return x.bitwise_xor_(y).bitwise_right_shift_(9).bitwise_and_(0x7FFFFF).bitwise_or_(0x3F800000).view(torch.float32) - 1
+
+
+def _unit64(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    high = (x.to(torch.int64) & 0xFFFFFFFF) << 20
+    return (high | ((y.to(torch.int64) & 0xFFFFFFFF) >> 12) | 0x3FF0000000000000).view(torch.float64) - 1
+
+
+def _unit16(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    return (((x ^ y) & 0xFFFF) >> 6).to(torch.float32).mul(2.0**-10).to(torch.float16)
+
+
+def _unit_brain(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    return (((x ^ y) & 0xFF) >> 1).to(torch.float32).mul(2.0**-7).to(torch.bfloat16)
+
+
+_UNIT = {dtypes.float32: _unit32, dtypes.float64: _unit64, dtypes.float16: _unit16, dtypes.bfloat16: _unit_brain}
+
+
+def check_draw(op: str) -> None:
+    if torch.compiler.is_compiling():
+        raise RuntimeError(
+            f"{op}: without seed= inside torch.compile the state of the context cannot be read; make a tl.Key an argument of the "
+            f"function and pass seed=key"
+        )
+
+
+def draws_in_graph() -> bool:
+    return False
+
+
+class Generator:
+    """A torch.Generator for each device, so that the global ones are never touched."""
+
+    outlives_seed = False
+
+    def __init__(self, words: tuple[int, int]) -> None:
+        self._seed = (words[0] << 32 | words[1]) - 2**63
+        self._natives: dict[str, torch.Generator] = {}
+
+    def _place(self, device: Any) -> dict[str, Any]:
+        place = torch.get_default_device() if device is None else native_device(device)
+        if place.type == "meta":
+            return {"device": place}
+        found = self._natives.get(str(place))
+        if found is None:
+            found = self._natives[str(place)] = torch.Generator(place)
+            found.manual_seed(self._seed)
+        return {"device": place, "generator": found}
+
+    def words(self, *, shape: tuple[int, ...], device: Any) -> torch.Tensor:
+        return torch.randint(-(2**31), 2**31, shape, dtype=torch.int32, **self._place(device)).view(torch.uint32)
+
+    def unit(self, *, shape: tuple[int, ...], dtype: DType, device: Any) -> torch.Tensor:
+        return torch.rand(shape, dtype=NATIVE[dtype], **self._place(device))
+
+    def normal(self, *, shape: tuple[int, ...], dtype: DType, device: Any) -> torch.Tensor:
+        return torch.randn(shape, dtype=NATIVE[dtype], **self._place(device))

@@ -1,0 +1,426 @@
+"""Draws from distributions, written once for every backend: where the numbers come from, and how they become samples.
+
+Rules this file obeys:
+- Everything here is a `tl.Array`; `Draw` brings the arguments of a public function to that and its result back.
+- A source gives words, uniforms and normals: of a key, the portable stream; without one, the framework's own generator. The
+  samplers do not know which.
+- What must agree bit for bit uses exact operations only: integers, powers of two, and no product that a compiler can fuse into a
+  sum. What is a decision (accept, count) is made in float64 where the backend has it, so that a last bit rarely turns one.
+- Rejection has a fixed number of rounds, so that everything traces; eager, the rounds end when all are accepted.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from trellis import dtypes
+from trellis.array import Array
+from trellis.dispatch import SCALARS, find_all, interpreters, load, target
+from trellis.dtypes import DType, float32, float64
+from trellis.keys import STREAM, current_state, derived, holder, next_key, one_key
+from trellis.ops import arguments
+from trellis.ops.conversion import asarray, astype
+from trellis.ops.elementwise import abs, exp, floor, log, log1p, maximum, minimum, sqrt
+from trellis.ops.indexing import take_along_axis
+from trellis.ops.manipulation import expand_dims, squeeze
+from trellis.ops.reduction import all as all_, any as any_, max as max_, min as min_
+from trellis.ops.searching import argmax, where
+from trellis.ops.special import gammaln
+
+Size = tuple[Any, ...]  # ints; in a compiled TensorFlow function also tensors
+
+
+# ---- where numbers come from ---------------------------------------------------------------------------------------------------
+class Seeded:
+    """The portable stream of one key. Each `stream` is independent of the others; stream 0 is what `jax.random` makes of the key."""
+
+    def __init__(self, words: Any, interpreter: Any, device: Any) -> None:
+        self._words, self._interpreter, self._device = words, interpreter, device
+
+    def _key(self, stream: int) -> Any:
+        return derived(self._words, STREAM, stream) if stream else self._words
+
+    def words(self, shape: Size, stream: int = 0, offset: int = 0) -> Array:
+        """Random uint32."""
+        return Array(self._interpreter.random_words(self._key(stream), shape=shape, offset=offset, device=self._device))
+
+    def unit(self, shape: Size, dtype: DType, stream: int = 0, offset: int = 0) -> Array:
+        """Uniform in [0, 1)."""
+        return Array(self._interpreter.random_unit(self._key(stream), shape=shape, dtype=dtype, offset=offset, device=self._device))
+
+    def normal(self, shape: Size, dtype: DType, stream: int = 0, offset: int = 0) -> Array:
+        grid = float64 if dtype is float64 else float32
+        return astype(normal_quantile(inside(self.unit(shape, grid, stream, offset), grid), reach=MIDDLE), dtype, copy=False)
+
+
+class Unseeded:
+    """The framework's own generator of this context."""
+
+    def __init__(self, op: str, interpreter: Any, device: Any) -> None:
+        interpreter.check_draw(op)
+        self._generator, self._device = current_state().generator(interpreter), device
+
+    def words(self, shape: Size, stream: int = 0, offset: int = 0) -> Array:
+        return Array(self._generator.words(shape=shape, device=self._device))
+
+    def unit(self, shape: Size, dtype: DType, stream: int = 0, offset: int = 0) -> Array:
+        return Array(self._generator.unit(shape=shape, dtype=dtype, device=self._device))
+
+    def normal(self, shape: Size, dtype: DType, stream: int = 0, offset: int = 0) -> Array:
+        return Array(self._generator.normal(shape=shape, dtype=dtype, device=self._device))
+
+
+class Draw:
+    """The arguments of one call: parameters as Arrays, the shape, the dtype, and the source of numbers.
+
+    `portable` takes a key from the state of the context if no seed is given. `event` is the rank of one sample, None if the parameters
+    do not broadcast.
+    """
+
+    def __init__(
+        self, op: str, parameters: dict[str, Any], shape: Any, device: Any, backend: Any, seed: Any, *,
+        portable: bool = False, event: int | None = 0,
+    ) -> None:  # fmt: skip
+        self.op = op
+        words = None if seed is None else one_key(op, seed)
+        values = {name: _number_or_array(value, backend) for name, value in parameters.items()}
+        given = [v for v in values.values() if not is_number(v)]
+        self.native = bool(given) and all(not isinstance(v, Array) for v in given)
+        self.values: dict[str, Any] = {n: v if is_number(v) or isinstance(v, Array) else Array(v) for n, v in values.items()}
+        self.arrays = [v for v in self.values.values() if not is_number(v)]
+        self.interpreter = self._interpreter(words, backend)
+        if self.arrays and device is None:
+            device = self.arrays[0].device
+        self.device = device
+        self.shape: Size = () if event is None else self._shape(shape, event)
+        if words is not None:
+            words = _brought(words, self.interpreter)
+        elif portable:
+            words = next_key(op, self.interpreter)
+        self.words = words
+        self.source: Any = Unseeded(op, self.interpreter, device) if words is None else Seeded(words, self.interpreter, device)
+
+    def _interpreter(self, words: Any, backend: Any) -> Any:
+        if not self.arrays:
+            held = None if words is None else holder(words)
+            return held if held is not None and backend is None else target(backend)
+        found = find_all(*(x._data for x in self.arrays))
+        found = load(found.name) if found.level else found  # a value on the tape: NumPy draws
+        if backend is not None and target(backend) is not found:
+            raise ValueError(f"{self.op}: backend={backend!r}, but the arrays are of {found.name}; leave backend out, or bring them there")
+        return found
+
+    def _shape(self, shape: Any, event: int) -> Size:
+        sizes = [x.shape[: len(x.shape) - event] for x in self.arrays]
+        if any(None in s for s in sizes):
+            if shape is None:
+                return self.interpreter.dynamic_shape(*(x._data for x in self.arrays), event=event)
+            return arguments.shape(self.op, shape)
+        try:
+            together = np.broadcast_shapes(*sizes)
+        except ValueError:
+            raise ValueError(f"{self.op}: the shapes {', '.join(map(str, sizes))} of the parameters do not broadcast together") from None
+        if shape is None:
+            return together
+        wanted = arguments.shape(self.op, shape)
+        try:
+            fits = np.broadcast_shapes(wanted, together) == wanted
+        except ValueError:
+            fits = False
+        if not fits:
+            raise ValueError(f"{self.op}: parameters of shape {together} do not broadcast to shape={wanted}")
+        return wanted
+
+    def float_dtype(self, dtype: Any) -> DType:
+        """The real floating dtype asked for, else that of the arrays, else float32."""
+        if dtype is not None:
+            found = dtypes.as_dtype(dtype)
+            if found.kind != "f":
+                raise TypeError(f"{self.op}: dtype={found} is no real floating-point dtype; use tl.float32, or tl.randint for integers")
+            self.interpreter.native_dtype(found)  # JAX without x64 says so
+            return found
+        found = dtypes.common_dtype([x.dtype for x in self.arrays]) if self.arrays else float32
+        if found.kind == "c":
+            raise TypeError(f"{self.op}: the parameters must be real, got {found}")
+        return found if found.kind == "f" else float32
+
+    def integer_dtype(self, dtype: Any) -> DType:
+        found = self.interpreter.default_int() if dtype is None else dtypes.as_dtype(dtype)
+        if found.kind not in "iu":
+            raise TypeError(f"{self.op}: dtype={found} is no integer dtype")
+        self.interpreter.native_dtype(found)
+        return found
+
+    @property
+    def wide(self) -> DType:
+        """What decisions are made in: float64; on JAX without x64 float32."""
+        return float64 if self.interpreter.default_int() is dtypes.int64 else float32
+
+    def parameter(self, name: str, dtype: DType) -> Any:
+        """A parameter as an Array of `dtype`; a Python number first."""
+        return self.constant(self.values[name], dtype)
+
+    def constant(self, value: Any, dtype: DType) -> Any:
+        if not is_number(value):
+            return astype(value, dtype, copy=False)
+        return Array(self.interpreter.full(shape=(), fill_value=value, dtype=dtype, device=self.device))
+
+    def require(self, name: str, wrong: Callable[[Any], Any], expected: str, *, worst: str = "min") -> None:
+        """ValueError where `wrong(value)` holds anywhere; a traced value cannot be looked at."""
+        value = self.values[name]
+        if is_number(value):
+            if wrong(value):
+                raise ValueError(f"{self.op}: {name}={value!r}; {expected}")
+        elif is_concrete(value) and value.size and bool(any_(wrong(value))):
+            extreme = (min_ if worst == "min" else max_)(value).item()
+            raise ValueError(f"{self.op}: {name} holds {extreme!r}; {expected}")
+
+    def is_concrete(self, *values: Any) -> bool:
+        """Whether Python can look at what comes of these values: nothing is being compiled, and the key is not traced either."""
+        known = self.words is None or holder(self.words) is None or is_concrete(Array(self.words))
+        return known and is_concrete(*values, self.constant(0, float32))
+
+    def finish(self, result: Array) -> Any:
+        return result._data if self.native else result
+
+
+def _number_or_array(value: Any, backend: Any) -> Any:
+    if isinstance(value, np.generic):
+        return value.item()  # a NumPy scalar is a Python number here
+    if isinstance(value, (list, tuple)):
+        return asarray(value, backend=backend)
+    interpreters[type(value)]  # an unknown type says so
+    return value
+
+
+def is_number(value: Any) -> bool:
+    return interpreters[type(value)] is SCALARS
+
+
+def is_concrete(*values: Any) -> bool:
+    return not any(interpreters[type(x._data)].is_traced(x._data) for x in values if not is_number(x))
+
+
+def _brought(words: Any, interpreter: Any) -> Any:
+    """Words that another framework holds, as Python ints."""
+    held = holder(words)
+    if held is None or held is interpreter:
+        return words
+    return tuple(held.to_numpy(words).tolist())
+
+
+# ---- uniforms ------------------------------------------------------------------------------------------------------------------
+def inside(u: Array, dtype: DType) -> Array:
+    """Numbers of the grid of [0, 1) moved to the middle of its cells: exact, symmetric, never 0 or 1."""
+    return u + (2.0**-53 if dtype is float64 else 2.0**-24)
+
+
+def fine_unit(source: Any, shape: Size, wide: DType, stream: int) -> Array:
+    """Uniform in (0, 1) with 46 bits, of which float32 keeps those that it can: close to 0 it is as fine as float64."""
+    coarse, rest = (astype(source.unit(shape, float32, stream + i), wide, copy=False) for i in (0, 1))
+    return minimum(coarse + (rest + 2.0**-24) * 2.0**-23, 1.0 - (2.0**-24 if wide is float32 else 2.0**-53))
+
+
+def between(u: Array, low: Array, high: Array, dtype: DType) -> Array:
+    """[0, 1) to [low, high). What rounds up to `high` becomes `low`, so that both ends get their share.
+
+    The product goes through `maximum`, which changes nothing: XLA would fuse it with the sum and round once instead of twice.
+    """
+    compute = float64 if dtype is float64 else float32
+    u, start, stop = (astype(x, compute, copy=False) for x in (u, low, high))
+    spread = astype(start + maximum(u * (stop - start), 0.0), dtype, copy=False)
+    return where(spread >= high, low, spread)
+
+
+# ---- normals: Wichura's AS 241, whose central part needs no logarithm ---------------------------------------------------------
+CENTRE, MIDDLE, TAIL = 0, 1, 2
+_SINGLE = (
+    ((5.9109374720e1, 1.5929113202e2, 5.0434271938e1, 3.3871327179), (6.7187563600e1, 7.8757757664e1, 1.7895169469e1, 1.0)),
+    ((1.7023821103e-1, 1.3067284816, 2.7568153900, 1.4234372777), (1.2021132975e-1, 7.3700164250e-1, 1.0)),
+    ((1.7337203997e-2, 4.2868294337e-1, 3.0812263860, 6.6579051150), (1.2258202635e-2, 2.4197894225e-1, 1.0)),
+)
+_DOUBLE = (
+    (
+        (2.5090809287301226727e3, 3.3430575583588128105e4, 6.7265770927008700853e4, 4.5921953931549871457e4,
+         1.3731693765509461125e4, 1.9715909503065514427e3, 1.3314166789178437745e2, 3.3871328727963666080),
+        (5.2264952788528545610e3, 2.8729085735721942674e4, 3.9307895800092710610e4, 2.1213794301586595867e4,
+         5.3941960214247511077e3, 6.8718700749205790830e2, 4.2313330701600911252e1, 1.0),
+    ),
+    (
+        (7.74545014278341407640e-4, 2.27238449892691845833e-2, 2.41780725177450611770e-1, 1.27045825245236838258,
+         3.64784832476320460504, 5.76949722146069140550, 4.63033784615654529590, 1.42343711074968357734),
+        (1.05075007164441684324e-9, 5.47593808499534494600e-4, 1.51986665636164571966e-2, 1.48103976427480074590e-1,
+         6.89767334985100004550e-1, 1.67638483018380384940, 2.05319162663775882187, 1.0),
+    ),
+    (
+        (2.01033439929228813265e-7, 2.71155556874348757815e-5, 1.24266094738807843860e-3, 2.65321895265761230930e-2,
+         2.96560571828504891230e-1, 1.78482653991729133580, 5.46378491116411436990, 6.65790464350110377720),
+        (2.04426310338993978564e-15, 1.42151175831644588870e-7, 1.84631831751005468180e-5, 7.86869131145613259100e-4,
+         1.48753612908506148525e-2, 1.36929880922735805310e-1, 5.99832206555887937690e-1, 1.0),
+    ),
+)  # fmt: skip
+
+
+def _polynomial(coefficients: Sequence[float], x: Array) -> Any:
+    value: Any = coefficients[0]
+    for c in coefficients[1:]:
+        value = value * x + c
+    return value
+
+
+def normal_quantile(p: Array, *, reach: int = TAIL) -> Array:
+    """Where the normal distribution function is `p`, in (0, 1). `reach=MIDDLE`: no float32 below 1e-11 (float64 goes on)."""
+    parts = _DOUBLE if p.dtype is float64 else _SINGLE
+    q = p - 0.5
+    centre = 0.180625 - q * q
+    near = q * (_polynomial(parts[CENTRE][0], centre) / _polynomial(parts[CENTRE][1], centre))
+    r = sqrt(-log(minimum(p, 1.0 - p)))
+    far = _ratio(parts[MIDDLE], r - 1.6)
+    if reach is TAIL or p.dtype is float64:
+        far = where(r <= 5.0, far, _ratio(parts[TAIL], r - 5.0))
+    return where(abs(q) <= 0.425, near, where(q < 0.0, -far, far))
+
+
+def _ratio(part: Any, x: Array) -> Array:
+    return _polynomial(part[0], x) / _polynomial(part[1], x)
+
+
+# ---- integers ------------------------------------------------------------------------------------------------------------------
+def _product(a: Array, b: Array, half: int) -> tuple[Array, Array]:
+    """High and low word of the product of two words of 2 * half bits, in arithmetic of such words."""
+    mask = (1 << half) - 1
+    a0, a1, b0, b1 = a & mask, a >> half, b & mask, b >> half
+    middle = a1 * b0 + ((a0 * b0) >> half)
+    second = a0 * b1 + (middle & mask)
+    return a1 * b1 + (middle >> half) + (second >> half), a * b
+
+
+def _scaled(high: Array, low: Array, span: Array, half: int) -> Array:
+    """floor(span * (high, low) / 2**(4 * half)): a number below `span`, for a uniform fraction of two words."""
+    top, rest = _product(high, span, half)
+    total = rest + _product(low, span, half)[0]
+    return top + astype(total < rest, span.dtype, copy=False)
+
+
+def below(source: Any, shape: Size, span: Array, stream: int = 0) -> Array:
+    """Uniform integers in [0, span), span of uint32 or uint64. A span below 2**32 gives the same numbers in both.
+
+    The fraction has twice the bits of the span (for a small span 64), so no number is favoured by more than one part in 2**32.
+    """
+    high, low = source.words(shape, stream), source.words(shape, stream + 1)
+    if span.dtype is dtypes.uint32:
+        return _scaled(high, low, span, 16)
+    first = pair(high, low)
+    second = pair(source.words(shape, stream + 2), source.words(shape, stream + 3))
+    return _scaled(first, where(span >> 32 > 0, second, second & 0), span, 32)
+
+
+def pair(high: Array, low: Array) -> Array:
+    return (astype(high, dtypes.uint64) << 32) | astype(low, dtypes.uint64)
+
+
+# ---- rejection -----------------------------------------------------------------------------------------------------------------
+def first_accepted(shape: Size, rounds: int, propose: Callable[[Size, int], tuple[Array, Array]], concrete: bool) -> Array:
+    """The first accepted proposal of each element, the last one if none is. `propose(shape, offset)` gives values and acceptance.
+
+    Compiled, all rounds are proposed at once, with one more axis in front; eager, one after the other until all are accepted.
+    """
+    if not concrete:
+        values, accepted = propose((rounds, *shape), 0)
+        final = arange_like(accepted, rounds) == rounds - 1
+        index = argmax(astype(accepted | final, dtypes.int32), axis=0, keepdims=True)
+        return squeeze(take_along_axis(values, index, axis=0), 0)
+    size = math.prod(shape)
+    result, done = propose(shape, 0)
+    for i in range(1, rounds):
+        if bool(all_(done)):
+            break
+        values, accepted = propose(shape, i * size)
+        result, done = where(done, result, values), done | accepted
+    return result
+
+
+def arange_like(x: Array, count: int) -> Array:
+    """0, 1, ... along the first axis of arrays like `x`."""
+    interpreter = interpreters[type(x._data)]
+    steps = interpreter.arange(start=0, stop=count, step=1, dtype=dtypes.int32, device=interpreter.device_of(x._data))
+    return expand_dims(Array(steps), axis=tuple(range(1, x.ndim)))
+
+
+# ---- gamma: Marsaglia and Tsang (2000) ---------------------------------------------------------------------------------------
+GAMMA_ROUNDS = 8  # at least 95 % are accepted in each: what is left is 3e-11
+
+
+def gamma_parts(draw: Draw, shape: Size, alpha: Array, grid: DType, stream: int = 0) -> tuple[Array, Array]:
+    """A sample of the gamma distribution as (value, logarithm of a factor); the factor is 1 where alpha >= 1.
+
+    A small alpha gives numbers below the smallest float, of which beta and dirichlet need the logarithm.
+    """
+    wide, source = alpha.dtype, draw.source
+    small = alpha < 1.0
+    d = where(small, alpha + 1.0, alpha) - 1.0 / 3.0
+    c = 1.0 / sqrt(9.0 * d)
+
+    def propose(size: Size, offset: int) -> tuple[Array, Array]:
+        x = astype(source.normal(size, grid, stream + 1, offset), wide, copy=False)
+        u = inside(astype(source.unit(size, grid, stream + 2, offset), wide, copy=False), grid)
+        root = 1.0 + c * x
+        v = where(root > 0.0, root, 1.0) ** 3
+        accepted = (root > 0.0) & (log(u) < 0.5 * x * x + d * (1.0 - v + log(v)))
+        return d * v, accepted
+
+    value = first_accepted(shape, GAMMA_ROUNDS, propose, draw.is_concrete(alpha))
+    u = fine_unit(source, shape, wide, stream + 3)
+    return value, where(small, log(u) / where(small, alpha, 1.0), 0.0)
+
+
+# ---- Poisson -------------------------------------------------------------------------------------------------------------------
+POISSON_SMALL = 10.0
+_POISSON_LIMIT = 48  # beyond, the rest of the distribution of mean 10 is 1e-17
+_POISSON_ROUNDS = 16  # at least 75 % are accepted in each: what is left is 2e-10
+
+
+def poisson_small(u: Array, mean: Array) -> Array:
+    """By inversion: how many values of the distribution function `u` has passed."""
+    term = exp(-mean)
+    total, count = term, astype(u >= term, u.dtype)
+    for k in range(1, _POISSON_LIMIT):
+        term = term * (mean / float(k))
+        total = total + term
+        count = count + astype(u >= total, u.dtype)
+    return count
+
+
+def poisson_large(draw: Draw, shape: Size, mean: Array) -> Array:
+    """Hörmann's transformed rejection PTRS (1993), with Loader's form of the probabilities, which loses no digits."""
+    wide, source = mean.dtype, draw.source
+    b = 0.931 + 2.53 * sqrt(mean)
+    a = -0.059 + 0.02483 * b
+    inverse = 1.1239 + 1.1328 / (b - 3.4)
+    squeeze_below = 0.9277 - 3.6224 / (b - 2.0)
+
+    def propose(size: Size, offset: int) -> tuple[Array, Array]:
+        u = inside(astype(source.unit(size, float32, 1, offset), wide, copy=False), float32) - 0.5
+        v = inside(astype(source.unit(size, float32, 2, offset), wide, copy=False), float32)
+        us = 0.5 - abs(u)
+        k = floor((2.0 * a / us + b) * u + mean + 0.43)
+        exact = log(v * inverse / (a / (us * us) + b)) <= _poisson_log(maximum(k, 0.0), mean)
+        return k, ((us >= 0.07) & (v <= squeeze_below)) | ((k >= 0.0) & ~((us < 0.013) & (v > us)) & exact)
+
+    return maximum(first_accepted(shape, _POISSON_ROUNDS, propose, draw.is_concrete(mean)), 0.0)
+
+
+def _poisson_log(k: Array, mean: Array) -> Array:
+    """log(mean**k * exp(-mean) / k!) as the deviance, Stirling's error and the normal factor."""
+    t = (k - mean) / mean
+    safe = where(t > -1.0, t, 0.0)
+    deviance = where(t > -1.0, mean * ((1.0 + safe) * log1p(safe) - safe), mean)
+    large = maximum(k, 10.0)
+    error = (1.0 / 12.0 - (1.0 / 360.0 - 1.0 / 1260.0 / (large * large)) / (large * large)) / large
+    by_stirling = -deviance - error - 0.5 * log(2.0 * math.pi * large)
+    few = minimum(k, 10.0)
+    return where(k >= 10.0, by_stirling, few * log(mean) - mean - gammaln(few + 1.0))
