@@ -1,7 +1,7 @@
 """What gradients on NumPy cost over a backward pass derived by hand: an MLP 784-256-256-10, batch 128, softmax cross entropy.
 
-The three ways (by hand, the tape, HIPS autograd if it is installed) run in turn in one process, many rounds; a figure is the median
-of the process's CPU time over the rounds, and its ratio to the hand-derived one. Gradients only, no update.
+By hand, by the tape, and by HIPS autograd if it is installed, in turn in one process, many rounds; a figure is the median of the
+process's CPU time over the rounds, and its ratio to the hand-derived one. Gradients only, no update.
 
     python benchmarks/tape.py                 relu and tanh
     python benchmarks/tape.py --rounds 200
@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import gc
 import importlib.util
+import itertools
 import statistics
 import time
 from collections.abc import Callable
@@ -29,14 +30,14 @@ Parameters = dict[str, Any]
 def data(seed: int = 0) -> tuple[Parameters, Any, Any]:
     rng = np.random.default_rng(seed)
     parameters = {}
-    for i, (before, after) in enumerate(zip(SIZES, SIZES[1:])):
+    for i, (before, after) in enumerate(itertools.pairwise(SIZES)):
         parameters[f"w{i}"] = (rng.normal(size=(before, after)) / np.sqrt(before)).astype(np.float32)
         parameters[f"b{i}"] = np.zeros(after, np.float32)
     x = rng.normal(size=(BATCH, SIZES[0])).astype(np.float32)
     return parameters, x, rng.integers(0, SIZES[-1], size=BATCH)
 
 
-# ---- by hand --------------------------------------------------------------------------------------------------------------------
+# ---- by hand -----------------------------------------------------------------------------------------------------------------
 def by_hand(activation: str) -> Callable[..., Any]:
     relu = activation == "relu"
 
@@ -67,7 +68,7 @@ def by_hand(activation: str) -> Callable[..., Any]:
     return run
 
 
-# ---- the tape -------------------------------------------------------------------------------------------------------------------
+# ---- the tape ----------------------------------------------------------------------------------------------------------------
 def by_tape(activation: str) -> Callable[..., Any]:
     def activate(z: Any) -> Any:
         return tl.maximum(z, 0.0) if activation == "relu" else tl.tanh(z)
@@ -109,7 +110,7 @@ def by_hips(activation: str) -> Callable[..., Any]:
     return autograd.value_and_grad(_loss_in_numpy(autograd.numpy, activation))
 
 
-# ---- measuring ------------------------------------------------------------------------------------------------------------------
+# ---- measuring ---------------------------------------------------------------------------------------------------------------
 def medians(calls: dict[str, Callable[[], Any]], rounds: int) -> dict[str, float]:
     times: dict[str, list[float]] = {name: [] for name in calls}
     for call in calls.values():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Callable
 from operator import attrgetter
@@ -35,6 +36,11 @@ def _axes(axis: Any) -> Any:
     return tuple(axis) if isinstance(axis, list) else axis
 
 
+def _dtype(dtype: Any) -> Any:
+    """NumPy's meaning of a dtype: `float` is float64."""
+    return None if dtype is None else np.dtype(dtype)
+
+
 def _reduction(op: str) -> Row:
     def run(a: Any, axis: Any = None, out: Any = None, keepdims: Any = False) -> Any:
         return getattr(tl, op)(_array(a), axis=_axes(axis), keepdims=bool(keepdims))
@@ -44,14 +50,14 @@ def _reduction(op: str) -> Row:
 
 def _sum(op: str) -> Row:
     def run(a: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: Any = False) -> Any:
-        return getattr(tl, op)(_array(a), axis=_axes(axis), dtype=dtype, keepdims=bool(keepdims))
+        return getattr(tl, op)(_array(a), axis=_axes(axis), dtype=_dtype(dtype), keepdims=bool(keepdims))
 
     return run
 
 
 def _mean(op: str) -> Row:
     def run(a: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: Any = False) -> Any:
-        a = _array(a) if dtype is None else tl.astype(_array(a), dtype)
+        a = _array(a) if dtype is None else tl.astype(_array(a), _dtype(dtype))
         return getattr(tl, op)(a, axis=_axes(axis), keepdims=bool(keepdims))
 
     return run
@@ -59,7 +65,7 @@ def _mean(op: str) -> Row:
 
 def _spread(op: str) -> Row:
     def run(a: Any, axis: Any = None, dtype: Any = None, out: Any = None, ddof: Any = 0, keepdims: Any = False, *, correction: Any = None) -> Any:
-        a = _array(a) if dtype is None else tl.astype(_array(a), dtype)
+        a = _array(a) if dtype is None else tl.astype(_array(a), _dtype(dtype))
         return getattr(tl, op)(a, axis=_axes(axis), correction=ddof if correction is None else correction, keepdims=bool(keepdims))
 
     return run
@@ -67,7 +73,7 @@ def _spread(op: str) -> Row:
 
 def _running(op: str) -> Row:
     def run(a: Any, axis: int | None = None, dtype: Any = None, out: Any = None) -> Any:
-        return getattr(tl, op)(_flat(a) if axis is None else _array(a), axis=axis or 0, dtype=dtype)
+        return getattr(tl, op)(_flat(a) if axis is None else _array(a), axis=axis or 0, dtype=_dtype(dtype))
 
     return run
 
@@ -316,7 +322,7 @@ def _svd(a: Any, full_matrices: bool = True, compute_uv: bool = True, hermitian:
 
 
 def _asarray(a: Any, dtype: Any = None, *rest: Any, **options: Any) -> Any:
-    return _array(a) if dtype is None else tl.astype(_array(a), dtype)
+    return _array(a) if dtype is None else tl.astype(_array(a), _dtype(dtype))
 
 
 def _concatenate(arrays: Any, axis: int | None = 0, out: Any = None, *, dtype: Any = None, casting: Any = None) -> Any:
@@ -387,7 +393,7 @@ _TABLE: dict[str, Row] = {
     "pad": _pad, "atleast_1d": _atleast(1), "atleast_2d": _atleast(2), "atleast_3d": _atleast(3),
     "meshgrid": lambda *xi, copy=True, sparse=False, indexing="xy": tl.meshgrid(*map(_array, xi), indexing=indexing),
     "tril": lambda m, k=0: tl.tril(m, k=k), "triu": lambda m, k=0: tl.triu(m, k=k), "diag": _diag, "diagonal": _diagonal,
-    "trace": lambda a, offset=0, axis1=0, axis2=1, dtype=None, out=None: tl.sum(_diagonal(a, offset, axis1, axis2), axis=-1, dtype=dtype),
+    "trace": lambda a, offset=0, axis1=0, axis2=1, dtype=None, out=None: tl.sum(_diagonal(a, offset, axis1, axis2), axis=-1, dtype=_dtype(dtype)),
     "kron": lambda a, b: tl.kron(_array(a), _array(b)),
     "where": _where, "clip": _clip, "round": _round, "around": _round, "sinc": _sinc, "angle": _angle, "interp": _interp,
     "take": _take, "take_along_axis": lambda arr, indices, axis=-1: tl.take_along_axis(arr, indices, axis=axis),
@@ -397,7 +403,7 @@ _TABLE: dict[str, Row] = {
     "dot": _dot, "inner": _inner, "vdot": lambda a, b, /: tl.vecdot(_flat(a), _flat(b)), "outer": lambda a, b, out=None: tl.outer(_flat(a), _flat(b)),
     "tensordot": _tensordot, "einsum": _einsum, "cross": lambda a, b, axis=-1: tl.linalg.cross(_array(a), _array(b), axis=axis),
     "copy": lambda a, order="K", subok=False: a, "asarray": _asarray, "array": _asarray, "ascontiguousarray": _asarray,
-    "astype": lambda x, dtype, /, *, copy=True, device=None: tl.astype(x, dtype, copy=copy),
+    "astype": lambda x, dtype, /, *, copy=True, device=None: tl.astype(x, _dtype(dtype), copy=copy),
     "zeros_like": _full_like(0), "ones_like": _full_like(1), "empty_like": _full_like(0), "full_like": _full_like(None),
     "bincount": lambda x, /, weights=None, minlength=0: tl.bincount(np.asarray(x), weights=weights, minlength=minlength),
     "unique_values": lambda x: tl.unique_values(x),
@@ -415,7 +421,7 @@ _TABLE: dict[str, Row] = {
     "linalg.multi_dot": _multi_dot, "linalg.outer": lambda a, b, /: tl.outer(a, b), "linalg.tensordot": _tensordot,
     "linalg.matmul": lambda a, b, /: tl.matmul(a, b), "linalg.vecdot": lambda a, b, /, *, axis=-1: tl.vecdot(a, b, axis=axis),
     "linalg.cross": lambda a, b, /, *, axis=-1: tl.linalg.cross(a, b, axis=axis),
-    "linalg.diagonal": lambda x, /, *, offset=0: tl.linalg.diagonal(x, offset=offset), "linalg.trace": lambda x, /, *, offset=0, dtype=None: tl.linalg.trace(x, offset=offset, dtype=dtype),
+    "linalg.diagonal": lambda x, /, *, offset=0: tl.linalg.diagonal(x, offset=offset), "linalg.trace": lambda x, /, *, offset=0, dtype=None: tl.linalg.trace(x, offset=offset, dtype=_dtype(dtype)),
     **{f"fft.{op}": _fft(op) for op in ("fft", "ifft", "rfft", "irfft", "hfft", "ihfft", "fftn", "ifftn", "rfftn", "irfftn")},
     **{f"fft.{op}2": _fft2(op + "n") for op in ("fft", "ifft", "rfft", "irfft")},
     "fft.fftshift": lambda x, axes=None: tl.fft.fftshift(x, axes=axes), "fft.ifftshift": lambda x, axes=None: tl.fft.ifftshift(x, axes=axes),
@@ -429,8 +435,6 @@ def rows() -> dict[Any, Row]:
     """Function of NumPy -> row. A name that this version of NumPy does not have is left out."""
     found = {}
     for name, row in _TABLE.items():
-        try:
+        with contextlib.suppress(AttributeError):
             found[attrgetter(name)(np)] = row
-        except AttributeError:
-            pass
     return found

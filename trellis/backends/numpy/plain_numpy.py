@@ -1,7 +1,7 @@
 """A value being differentiated in plain NumPy code: operators, methods and attributes of an ndarray, and NumPy's functions.
 
-`np.f(x)` runs our op of the same meaning, so it is recorded like any other; its dtypes are ours. Tables of rows: ufunc name -> op,
-function name -> call with NumPy's signature. What has no row raises a TypeError that names it; so does every change in place.
+`np.f(x)` runs our op of the same meaning, so it is recorded like any other; its dtypes are ours. What has no row in the tables
+raises a TypeError that names it; so does every change in place.
 """
 
 from __future__ import annotations
@@ -133,8 +133,8 @@ def _run_ufunc(ufunc: Any, method: str, inputs: tuple[Any, ...], kwargs: Mapping
     name = ufunc.__name__
     if any(x is not None for x in kwargs.get("out", ())):
         raise TypeError(
-            f"np.{name}: out= and in-place operators such as x += y, where x is an ndarray and y is being differentiated, change an "
-            f"array in place, which differentiation does not allow; write x = x + y, or tl.at(x)[key].add(y) for a part"
+            f"np.{name}: out= and in-place operators such as x += y, where x is an ndarray and y is being differentiated, change "
+            f"an array in place, which differentiation does not allow; write x = x + y, or tl.at(x)[key].add(y) for a part"
         )
     if method == "reduce" and name in _REDUCE:
         return _functions()[_REDUCE[name]](*inputs, **({"axis": 0} | dict(kwargs)))
@@ -145,7 +145,8 @@ def _run_ufunc(ufunc: Any, method: str, inputs: tuple[Any, ...], kwargs: Mapping
         return _run_ufunc(ufunc, "__call__", (np.reshape(first, first.shape + (1,) * second.ndim), second), kwargs)
     rest = {key: value for key, value in kwargs.items() if key != "out"}
     if method != "__call__" or rest:
-        raise TypeError(f"np.{name}: {method if method != '__call__' else ', '.join(rest)} has no gradient here; use ops of trellis")
+        what = method if method != "__call__" else ", ".join(rest)
+        raise TypeError(f"np.{name}: {what} has no gradient here; use ops of trellis")
     if name in _OTHER_UFUNCS:
         return _OTHER_UFUNCS[name](*map(_as_operand, inputs))
     if name not in UFUNCS:
@@ -180,7 +181,7 @@ _OTHER_UFUNCS: dict[str, Callable[..., Any]] = {
 }  # fmt: skip
 
 
-# ---- operators: the public ops, once each --------------------------------------------------------------------------------------
+# ---- operators: the public ops, once each ------------------------------------------------------------------------------------
 def _binary(op: str) -> Callable[..., Any]:
     def run(self: Any, other: Any, /) -> Any:
         try:
@@ -234,12 +235,20 @@ def _forbidden(name: str, instead: str) -> Callable[..., Any]:
     return run
 
 
-_METHODS = ["all", "any", "argmax", "argmin", "argsort", "clip", "cumprod", "cumsum", "diagonal", "dot", "max", "mean", "min", "nonzero", "prod", "ravel", "repeat", "round", "searchsorted", "squeeze", "std", "sum", "swapaxes", "take", "trace", "var"]
+_BINARY = {
+    "add": "add", "sub": "subtract", "mul": "multiply", "truediv": "divide", "floordiv": "floor_divide", "mod": "remainder",
+    "pow": "pow", "matmul": "matmul", "and": "bitwise_and", "or": "bitwise_or", "xor": "bitwise_xor",
+    "lshift": "bitwise_left_shift", "rshift": "bitwise_right_shift",
+}  # fmt: skip
+_COMPARISONS = {"eq": "equal", "ne": "not_equal", "lt": "less", "le": "less_equal", "gt": "greater", "ge": "greater_equal"}
+_UNARY = {"neg": "negative", "pos": "positive", "abs": "abs", "invert": "bitwise_invert"}
+_METHODS = (
+    "all", "any", "argmax", "argmin", "argsort", "clip", "cumprod", "cumsum", "diagonal", "dot", "max", "mean", "min", "nonzero",
+    "prod", "ravel", "repeat", "round", "searchsorted", "squeeze", "std", "sum", "swapaxes", "take", "trace", "var",
+)  # fmt: skip
 
 
 def _install() -> None:
-    from trellis.array import _BINARY, _COMPARISONS, _UNARY
-
     for name, op in _UNARY.items():
         setattr(PlainArray, f"__{name}__", _unary(op))
     for name, op in (_BINARY | _COMPARISONS).items():
@@ -264,7 +273,7 @@ def _copy(self: Any, order: str = "K") -> Any:
 def _astype(self: Any, dtype: Any, order: str = "K", casting: str = "unsafe", subok: bool = True, copy: bool = True) -> Any:
     from trellis.ops.conversion import astype
 
-    return astype(self, dtype, copy=copy)
+    return astype(self, np.dtype(dtype), copy=copy)  # NumPy's meaning: `float` is float64
 
 
 PlainArray.copy = PlainArray.__copy__ = _copy  # type: ignore[attr-defined]

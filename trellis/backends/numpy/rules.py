@@ -1,7 +1,7 @@
-"""Gradient rules, a row an op, and how the tape runs each op: elementwise functions and reductions here, the rest in files beside.
+"""Gradient rules, a row an op, and how the tape runs each op. Elementwise functions and reductions here, the rest beside.
 
-A rule is `lambda g, y, *inputs, **params: gradient for one operand`, where g is the gradient for the result y; a row has one for each
-operand (None: no gradient). Rules are written with public ops, so that they differentiate again. `tape.fit` undoes broadcasting
+A rule is `lambda g, y, *inputs, **params: gradient for one operand`, where g is the gradient for the result y; a row has one for
+each operand (None: no gradient). Rules are written with public ops, so that they differentiate again. `tape.fit` undoes broadcasting
 and casts, so no rule does. Of complex numbers the gradient is d/d(real) + i d/d(imag): that of a holomorphic f is g * conj(f').
 
 Where a function has a kink the rules follow JAX: `max` and `min` share the gradient equally among equal elements, `maximum`,
@@ -55,7 +55,7 @@ from trellis.ops.special import digamma, expit
 
 Rule = Callable[..., Any]
 
-# ---- elementwise, one operand ---------------------------------------------------------------------------------------------------
+# ---- elementwise, one operand ------------------------------------------------------------------------------------------------
 # op -> its derivative, by x
 _BY_INPUT: dict[str, Callable[[Any], Any]] = {
     "cos": lambda x: negative(sin(x)),
@@ -106,7 +106,7 @@ def _over(divisor: Callable[[Any], Any]) -> Rule:
     return lambda g, y, x: divide(g, conjugate(divisor(x)))
 
 
-# ---- elementwise, two operands --------------------------------------------------------------------------------------------------
+# ---- elementwise, two operands -----------------------------------------------------------------------------------------------
 def _pow_base(g: Any, y: Any, x1: Any, x2: Any) -> Any:
     if isinstance(x2, (int, float)):
         return g if x2 == 1 else multiply(g, conjugate(multiply(pow(x1, x2 - 1), x2))) if x2 else None
@@ -147,7 +147,7 @@ def _circle(y: Any, x1: Any, x2: Any) -> Any:
     return add(square(scalar_as_array(x1, y)), square(scalar_as_array(x2, y)))
 
 
-# ---- reductions -----------------------------------------------------------------------------------------------------------------
+# ---- reductions --------------------------------------------------------------------------------------------------------------
 def _extreme(g: Any, y: Any, x: Any, *, axis: Any, keepdims: bool) -> Any:
     chosen = equal(x, kept(y, x, axis))
     share = divide(kept(g, x, axis), sum_(astype(chosen, as_dtype(x.dtype)), axis=axis, keepdims=True))
@@ -221,7 +221,7 @@ def _log_softmax(g: Any, y: Any, x: Any, *, axis: Any) -> Any:
     return subtract(g, multiply(conjugate(exp(y)), sum_(g, axis=axis, keepdims=True)))
 
 
-# ---- the table --------------------------------------------------------------------------------------------------------------------
+# ---- the table ---------------------------------------------------------------------------------------------------------------
 RULES: dict[str, Any] = {
     **{op: OfInputs((_by_input(derivative),)) for op, derivative in _BY_INPUT.items()},
     **{op: OfOutput((_by_output(derivative),)) for op, derivative in _BY_OUTPUT.items()},
@@ -270,7 +270,7 @@ RULES: dict[str, Any] = {
 }
 
 
-# ---- ops that are run as others ---------------------------------------------------------------------------------------------------
+# ---- ops that are run as others ----------------------------------------------------------------------------------------------
 def _clip(x: Any, low: Any, high: Any) -> Any:
     result = x
     if low is not None:
@@ -290,13 +290,17 @@ def _sign(x: Any) -> Any:
 
 COMPOSED: dict[str, Rule] = {"clip": _clip, "sign": _sign, **ARRAY_COMPOSED, **LINALG_COMPOSED}
 # Integer and bool results, and steps, whose derivative is 0: run on the values, not recorded.
-CONSTANT = frozenset(
-    ["all", "allclose", "any", "argmax", "argmin", "argsort", "array_equal", "bitwise_and", "bitwise_invert", "bitwise_left_shift", "bitwise_or", "bitwise_right_shift", "bitwise_xor", "ceil", "count_nonzero", "empty_like", "equal", "floor", "floor_divide", "full_like", "greater", "greater_equal", "isclose", "isfinite", "isin", "isinf", "isnan", "less", "less_equal", "logical_and", "logical_not", "logical_or", "logical_xor", "matrix_rank", "nonzero", "not_equal", "round", "searchsorted", "signbit", "trunc"]
-)
+CONSTANT = frozenset((
+    "all", "allclose", "any", "argmax", "argmin", "argsort", "array_equal", "bitwise_and", "bitwise_invert", "bitwise_left_shift",
+    "bitwise_or", "bitwise_right_shift", "bitwise_xor", "ceil", "count_nonzero", "empty_like", "equal", "floor", "floor_divide",
+    "greater", "greater_equal", "isclose", "isfinite", "isin", "isinf", "isnan", "less", "less_equal", "logical_and", "logical_not",
+    "logical_or", "logical_xor", "matrix_rank", "nonzero", "not_equal", "round", "searchsorted", "signbit", "trunc",
+))  # fmt: skip
 # No operand among them is recorded, or they record by themselves: the backend's own functions.
-_FORWARDED = frozenset(
-    ["arange", "constant", "default_device", "default_int", "devices", "empty", "eye", "fftfreq", "from_dlpack", "from_numpy", "full", "linspace", "native_device", "native_dtype", "register_pytrees", "rfftfreq", "version"]
-)
+_FORWARDED = frozenset((
+    "arange", "constant", "default_device", "default_int", "devices", "empty", "eye", "fftfreq", "from_dlpack", "from_numpy", "full",
+    "linspace", "native_device", "native_dtype", "register_pytrees", "rfftfreq", "version",
+))  # fmt: skip
 _OWN_MODULES = tuple(f"trellis.backends.numpy.{name}" for name in ("grad", "random", "control"))
 _COMPOSITES = {op: getattr(module, op) for module in composites.modules for op in module.__all__}
 

@@ -32,7 +32,7 @@ from trellis.ops.searching import argsort, where
 __all__ = ["ARRAY_COMPOSED", "ARRAY_RULES"]
 
 
-# ---- shapes ---------------------------------------------------------------------------------------------------------------------
+# ---- shapes ------------------------------------------------------------------------------------------------------------------
 def _reshaped(g: Any, y: Any, x: Any, **_: Any) -> Any:
     return reshape(g, x.shape)
 
@@ -68,7 +68,7 @@ def _pad(g: Any, y: Any, x: Any, *, pad_width: Any, mode: str, constant_values: 
     return g
 
 
-# ---- joins ----------------------------------------------------------------------------------------------------------------------
+# ---- joins -------------------------------------------------------------------------------------------------------------------
 def _concat(position: int, g: Any, y: Any, *arrays: Any, axis: int | None) -> Any:
     if axis is None:
         sizes = [math.prod(x.shape) for x in arrays]
@@ -87,7 +87,7 @@ def _unstack(g: Any, y: Any, x: Any, *, axis: int) -> Any:
     return stack([zeros(part.shape, part) if one is None else one for one, part in zip(g, y)], axis=axis)
 
 
-# ---- indexing -------------------------------------------------------------------------------------------------------------------
+# ---- indexing ----------------------------------------------------------------------------------------------------------------
 def _getitem(g: Any, y: Any, x: Any, *indices: Any, key: Any) -> Any:
     if not indices and type(g) is not Traced:  # each element at most once: no need to add
         result = np.zeros(x.shape, x.dtype)
@@ -111,9 +111,9 @@ def _take_along_axis(g: Any, y: Any, x: Any, indices: Any, *, axis: int) -> Any:
         result = np.zeros(x.shape, x.dtype)
         np.put_along_axis(result, indices, g, axis)
         return result
-    grids = [np.arange(n).reshape([-1 if i == a else 1 for i in range(len(g.shape))]) if x.shape[a] != 1 else 0 for a, n in enumerate(g.shape)]
-    grids[axis] = np.where(indices < 0, indices + x.shape[axis], indices)
-    arrays = [np.broadcast_to(grid, g.shape) for grid in grids]
+    grids = np.ogrid[tuple(slice(n) for n in g.shape)]
+    arrays = [np.broadcast_to(grid if x.shape[a] != 1 else 0, g.shape) for a, grid in enumerate(grids)]
+    arrays[axis] = np.broadcast_to(np.where(indices < 0, indices + x.shape[axis], indices), g.shape)
     return call("index_update", zeros(x.shape, x), g, *arrays, key=(ARRAY,) * len(arrays), mode="add")
 
 
@@ -186,7 +186,7 @@ def _bincount_weights(g: Any, y: Any, x: Any, weights: Any, *, minlength: int, l
     return where(inside, take(g, np.where(inside, x, 0), axis=0), 0)
 
 
-# ---- order ----------------------------------------------------------------------------------------------------------------------
+# ---- order -------------------------------------------------------------------------------------------------------------------
 def _sort(g: Any, y: Any, x: Any, *, axis: int, descending: bool, stable: bool) -> Any:
     order = argsort(x, axis=axis, descending=descending, stable=True)
     return take_along_axis(g, argsort(order, axis=axis), axis=axis)
@@ -206,11 +206,11 @@ def _full_like(x: Any, *, fill_value: Any, dtype: Any, device: Any) -> Any:
 
 
 def _setitem(x: Any, value: Any, *indices: Any, key: Any) -> Any:
-    """A new array: `tl.Array` rebinds to it. (A plain array being differentiated does not come here; it cannot be assigned to.)"""
+    """A new array, to which `tl.Array` rebinds. A plain array being differentiated cannot be assigned to."""
     return call("index_update", x, value, *indices, key=key, mode="set")
 
 
-# ---- Fourier transforms ---------------------------------------------------------------------------------------------------------
+# ---- Fourier transforms ------------------------------------------------------------------------------------------------------
 _OPPOSITE = {"backward": "forward", "forward": "backward", "ortho": "ortho"}
 
 
@@ -247,7 +247,7 @@ def _irfft(g: Any, y: Any, x: Any, *, n: Any, axis: int, norm: str) -> Any:
     return _resized(multiply(half, weights), x.shape[axis], axis)
 
 
-# ---- the table ------------------------------------------------------------------------------------------------------------------
+# ---- the table ---------------------------------------------------------------------------------------------------------------
 ARRAY_RULES: dict[str, Any] = {
     "reshape": Linear((_reshaped,)),
     "expand_dims": Linear((_reshaped,)),

@@ -1,6 +1,6 @@
 """Gradient rules of matrix products and of linear algebra.
 
-Symmetric in, symmetric out: `eigh` and `cholesky` read one triangle; their gradient is that of the symmetric matrix, as JAX has it.
+Symmetric in, symmetric out: `eigh` and `cholesky` read one triangle; their gradient is that of the symmetric matrix.
 Eigenvectors and singular vectors are determined up to a phase: their gradients are right for functions that do not depend on it,
 and infinite or NaN where two eigenvalues are equal and the vectors are used.
 """
@@ -49,7 +49,7 @@ def _diagonal_matrix(x: Any) -> Any:
     return multiply(_column(x), identity(x.shape[-1], x))
 
 
-# ---- products -------------------------------------------------------------------------------------------------------------------
+# ---- products ----------------------------------------------------------------------------------------------------------------
 def _matmul_first(g: Any, y: Any, x1: Any, x2: Any) -> Any:
     if len(x2.shape) == 1:
         return multiply(_column(g), conjugate(x2)) if len(x1.shape) > 1 else multiply(g, conjugate(x2))
@@ -76,7 +76,7 @@ def _labels(equation: str, ranks: list[int]) -> tuple[list[str], str]:
     free = [c for c in string.ascii_letters if c not in equation]
     widest = max(rank - len(term.replace("...", "")) if "..." in term else 0 for term, rank in zip(terms, ranks))
     dots = "".join(free[:widest])
-    inputs = [term.replace("...", dots[widest - (rank - len(term) + 3) :] if rank - len(term) + 3 else "") for term, rank in zip(terms, ranks)]
+    inputs = [term.replace("...", dots[widest - (rank - len(term) + 3) :]) for term, rank in zip(terms, ranks)]
     if not arrow:  # letters that occur once, in order
         letters = left.replace(",", "").replace("...", "")
         right = "..." + "".join(sorted(c for c in set(letters) if letters.count(c) == 1))
@@ -117,7 +117,7 @@ def _diagonal(g: Any, y: Any, x: Any, *, offset: int) -> Any:
     return call("index_update", zeros(x.shape, x), g, rows, columns, key=key, mode="set")
 
 
-# ---- solving --------------------------------------------------------------------------------------------------------------------
+# ---- solving -----------------------------------------------------------------------------------------------------------------
 def _inv(g: Any, y: Any, x: Any) -> Any:
     other = adjoint(y)
     return negative(matmul(matmul(other, g), other))
@@ -203,7 +203,7 @@ def _lstsq(x1: Any, x2: Any, *, rtol: float | None) -> tuple[Any, Any, Any, Any]
     return solution, sum_(squares, axis=0 if len(x2.shape) == 1 else -2), rank, svdvals(x1)
 
 
-# ---- decompositions -------------------------------------------------------------------------------------------------------------
+# ---- decompositions ----------------------------------------------------------------------------------------------------------
 def _symmetric(x: Any) -> Any:
     return multiply(add(x, adjoint(x)), 0.5)
 
@@ -280,7 +280,7 @@ def _eig(g: Any, y: Any, x: Any) -> Any:
 
 
 def _svd(g: Any, y: Any, x: Any, *, full_matrices: bool) -> Any:
-    """J. Townsend, "Differentiating the singular value decomposition" (2016); the phase of complex vectors as in Wan and Zhang (2019)."""
+    """J. Townsend, "Differentiating the singular value decomposition" (2016); complex vectors: Wan and Zhang (2019)."""
     (gu, gs, gvh), (u, s, vh) = g, y
     rank = s.shape[-1]
     rows, columns = x.shape[-2:]

@@ -120,7 +120,7 @@ def deepest(operands: Sequence[Any]) -> int:
     return depth
 
 
-# ---- forward: the interpreter --------------------------------------------------------------------------------------------------
+# ---- forward: the interpreter ------------------------------------------------------------------------------------------------
 class TapeInterpreter:
     """Any op: unwrap, run it on the values, record the row of its rule. Each op's function is made when it is used first."""
 
@@ -220,7 +220,7 @@ def record(output: Any, rule: Any, depth: int, values: Sequence[Any], params: An
 _SCALARS = _PLAIN - {np.ndarray}
 
 
-# ---- backward ------------------------------------------------------------------------------------------------------------------
+# ---- backward ----------------------------------------------------------------------------------------------------------------
 def backward(seeds: Sequence[tuple[Node, int, Any]], *, release: bool) -> dict[int, Any]:
     """Gradient of each leaf, by the id of its node. `release` frees each node when it is done: for a tape used once.
 
