@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from typing import Any
 
 import jax
@@ -183,9 +184,14 @@ def eigvalsh(x: Any) -> Any:
     return _like(x, _eigvalsh(widened(x)))
 
 
+# JAX has derivatives of eigenvectors only for those who ask: like torch's and TensorFlow's, they need eigenvalues that differ.
+_ASK = "enable_eigvec_derivs"
+_DIFFERENTIABLE = {_ASK: True} if _ASK in inspect.signature(jax.lax.linalg.eig).parameters else {}
+
+
 def eig(x: Any) -> tuple[Any, Any]:
     _square("eig", x)
-    values, vectors = jnp.linalg.eig(widened(x))
+    values, vectors = jax.lax.linalg.eig(widened(x), compute_left_eigenvectors=False, **_DIFFERENTIABLE)
     return values, vectors
 
 
