@@ -102,7 +102,7 @@ case("sqrtm", np.diag([1.0, -4.0]).astype(complex), {}, np.diag([1, 2j]))
 case("sqrtm", np.array([np.eye(2), np.diag([-1.0, 2.0]), np.full((2, 2), nan)]), {}, np.stack([np.eye(2), np.full((2, 2), nan), np.full((2, 2), nan)]))
 case("sqrtm", f32(DEFINITE), {}, lambda: _batched(scipy.linalg.sqrtm, DEFINITE).astype(np.float32), tolerance=1e-4)
 case("sqrtm", np.zeros((0, 0)), {}, np.zeros((0, 0)))
-for x in (DEFINITE, JORDAN, COMPLEX, np.eye(3), TURN, DEFINITE * 1e150, np.diag([1.0, 1e-5, 1e3]), scipy.linalg.expm(SQUARE[0])):
+for x in (DEFINITE, JORDAN, COMPLEX, np.diag([1.0, 1.0, 2.0]), TURN, DEFINITE * 1e150, np.diag([1.0, 1e-5, 1e3]), scipy.linalg.expm(SQUARE[0])):
     case("logm", x, {}, lambda x=x: _batched(scipy.linalg.logm, x), tolerance=1e-10)
 case("logm", np.zeros((2, 2)), {}, np.full((2, 2), nan))
 case("logm", np.diag([1.0, -4.0]), {}, np.full((2, 2), nan))

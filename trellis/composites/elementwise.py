@@ -90,7 +90,8 @@ def hypot(x1: Any, x2: Any) -> Any:
     ratio = divide(where(plain, small, 0.0), where(plain, large, 1.0))
     length = multiply(where(plain, large, 0.0), sqrt(add(1, square(ratio))))
     infinite = logical_or(isinf(a), isinf(b))  # even if the other is NaN
-    return where(infinite, float("inf"), where(plain, length, add(a, b)))
+    rest = where(equal(large, 0), 0.0, large)  # NaN, or 0 without the derivative of abs at 0
+    return where(infinite, float("inf"), where(plain, length, rest))
 
 
 def nan_to_num(x: Any, *, nan: Any, posinf: Any, neginf: Any) -> Any:
