@@ -164,7 +164,7 @@ def test_there_are_enough_cases() -> None:
     assert len(CASES) >= 60
 
 
-# ---- creation and backends ---------------------------------------------------------------------------------------------------------
+# ---- creation and backends -------------------------------------------------------------------------------------------------
 CREATION: dict[str, tuple[Callable[[], Any], type[Exception], tuple[str, ...]]] = {
     "negative size": (lambda: tl.zeros((2, -1)), ValueError, ("zeros", "-1")),
     "float size": (lambda: tl.ones(2.5), TypeError, ("ones", "2.5")),
@@ -191,7 +191,12 @@ def test_bad_creation(default_backend: str, name: str) -> None:
 
 
 def test_unknown_backend() -> None:
-    for run in (lambda: tl.zeros(2, backend="mxnet"), lambda: tl.set_backend("mxnet"), lambda: tl.to_backend(A, "mxnet"), lambda: tl.namespace("mxnet")):
+    for run in (
+        lambda: tl.zeros(2, backend="mxnet"),
+        lambda: tl.set_backend("mxnet"),
+        lambda: tl.to_backend(A, "mxnet"),
+        lambda: tl.namespace("mxnet"),
+    ):
         with pytest.raises(ValueError, match="'mxnet' is unknown; use one of 'numpy', 'jax', 'torch', 'tensorflow'"):
             run()
 
@@ -200,7 +205,9 @@ def test_missing_framework(monkeypatch: pytest.MonkeyPatch) -> None:
     from trellis import dispatch
 
     monkeypatch.setitem(dispatch.BACKENDS, "nowhere", ("a_module_that_is_not_there", ("Array",), "trellis[nowhere]"))
-    with pytest.raises(ImportError, match=r"a_module_that_is_not_there, which is not installed; pip install 'trellis\[nowhere\]'"):
+    with pytest.raises(
+        ImportError, match=r"a_module_that_is_not_there, which is not installed; pip install 'trellis\[nowhere\]'"
+    ):
         tl.zeros(2, backend="nowhere")
 
 
@@ -209,7 +216,12 @@ def test_missing_framework(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_two_frameworks_in_one_call(second: str) -> None:
     """Native arrays and Arrays alike, in functions of two and of many arrays, and in operators."""
     x, y = make("numpy", A), make(second, A)
-    for run in (lambda: tl.add(x, y), lambda: tl.add(tl.asarray(x), y), lambda: tl.concat([x, y]), lambda: tl.asarray(x) * tl.asarray(y)):
+    for run in (
+        lambda: tl.add(x, y),
+        lambda: tl.add(tl.asarray(x), y),
+        lambda: tl.concat([x, y]),
+        lambda: tl.asarray(x) * tl.asarray(y),
+    ):
         with pytest.raises(TypeError, match=f"numpy and {second}.*tl.to_backend"):
             run()
 

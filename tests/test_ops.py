@@ -81,7 +81,16 @@ def test_namespace(backend: str, case: Case) -> None:
 def test_every_function_has_a_case() -> None:
     """A public array function without a case fails here, by name."""
     from trellis.ops import (
-        comparison, elementwise, fft, indexing, linalg, manipulation, products, reduction, searching, special,
+        comparison,
+        elementwise,
+        fft,
+        indexing,
+        linalg,
+        manipulation,
+        products,
+        reduction,
+        searching,
+        special,
     )  # fmt: skip
 
     modules = (comparison, elementwise, fft, indexing, linalg, manipulation, products, reduction, searching, special)

@@ -5,6 +5,7 @@ What is expected is computed here from the promotion rules, written a second tim
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -16,9 +17,18 @@ import trellis as tl
 from trellis import domains
 
 NAMES = list(tl.dtypes.DTYPES)
-BOOL_RESULT = {"equal", "not_equal", "less", "less_equal", "greater", "greater_equal", "isnan", "isinf", "isfinite", "signbit"} | {
-    f"logical_{n}" for n in ("and", "or", "xor", "not")
-}
+BOOL_RESULT = {
+    "equal",
+    "not_equal",
+    "less",
+    "less_equal",
+    "greater",
+    "greater_equal",
+    "isnan",
+    "isinf",
+    "isfinite",
+    "signbit",
+} | {f"logical_{n}" for n in ("and", "or", "xor", "not")}
 REAL_RESULT = {"abs", "real", "imag"}
 
 SIGNED, UNSIGNED = ["int8", "int16", "int32", "int64"], ["uint8", "uint16", "uint32", "uint64"]
@@ -33,7 +43,12 @@ def promoted(a: str, b: str) -> str | None:
         if x == "bool":
             return y
         if x in SIGNED and y in UNSIGNED:
-            return {"uint8": max(x, "int16", key=SIGNED.index), "uint16": max(x, "int32", key=SIGNED.index), "uint32": "int64", "uint64": None}[y]
+            return {
+                "uint8": max(x, "int16", key=SIGNED.index),
+                "uint16": max(x, "int32", key=SIGNED.index),
+                "uint32": "int64",
+                "uint64": None,
+            }[y]
         if x in SIGNED + UNSIGNED and y in [*FLOATS, "complex64", "complex128"]:
             return y
         if x in FLOATS and y.startswith("complex"):
@@ -52,7 +67,15 @@ def in_domain(op: str, dtype: str) -> str | None:
     domain = domains.DOMAIN[op]
     if domain in ("floating", "real floating") and kind in "biu":
         return "float32"
-    allowed = {"floating": "fc", "real floating": "f", "numeric": "iufc", "real": "iuf", "integer": "iu", "integer or bool": "biu", "any": "biufc"}
+    allowed = {
+        "floating": "fc",
+        "real floating": "f",
+        "numeric": "iufc",
+        "real": "iuf",
+        "integer": "iu",
+        "integer or bool": "biu",
+        "any": "biufc",
+    }
     return dtype if kind in allowed[domain] else None
 
 
@@ -116,13 +139,16 @@ def test_python_numbers_are_weak(backend: str, op: str) -> None:
                 common = "float32"
             elif scalar is int and kind == "b":
                 common = "int64"
-            for left in (False, True):
-                if op == "where":
-                    flags = make(backend, np.array([True, False, True]))
-                    wrong += _compare(op, (name, scalar.__name__), common, lambda: tl.where(flags, *((number, x) if left else (x, number))))  # noqa: B023
-                else:
-                    wrong += _compare(op, (name, scalar.__name__), in_domain(op, common), lambda: getattr(tl, op)(*((number, x) if left else (x, number))))  # noqa: B023
+            computed = common if op == "where" else in_domain(op, common)
+            for operands in ((number, x), (x, number)):
+                wrong += _compare(op, (name, scalar.__name__), computed, partial(_run, backend, op, operands))
     assert wrong == []
+
+
+def _run(backend: str, op: str, operands: tuple[Any, Any]) -> Any:
+    if op == "where":
+        return tl.where(make(backend, np.array([True, False, True])), *operands)
+    return getattr(tl, op)(*operands)
 
 
 def test_zero_dimensional_arrays_are_not_weak(backend: str) -> None:
@@ -140,7 +166,10 @@ def test_mixed_values(backend: str) -> None:
     top = np.array([2**64 - 1, 1, 2**63], dtype="uint64")
     np.testing.assert_array_equal(to_numpy(tl.sort(make(backend, top))), np.sort(top))
     np.testing.assert_array_equal(to_numpy(tl.max(make(backend, top))), top.max())
-    np.testing.assert_array_equal(to_numpy(tl.floor_divide(make(backend, top), make(backend, np.array([3, 1, 7], "uint64")))), top // np.array([3, 1, 7], "uint64"))
+    np.testing.assert_array_equal(
+        to_numpy(tl.floor_divide(make(backend, top), make(backend, np.array([3, 1, 7], "uint64")))),
+        top // np.array([3, 1, 7], "uint64"),
+    )
     np.testing.assert_allclose(to_numpy(tl.astype(make(backend, top), tl.float64)), top.astype("float64"))
     mixed = tl.add(make(backend, np.array([-1], "int8")), make(backend, np.array([200], "uint8")))
     np.testing.assert_array_equal(to_numpy(mixed), np.array([199], "int16"))

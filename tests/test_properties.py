@@ -15,7 +15,9 @@ from hypothesis import given, settings, strategies as st
 import trellis as tl
 
 SHAPES = hnp.array_shapes(min_dims=0, max_dims=3, min_side=0, max_side=3)
-FLOATS = st.floats(min_value=-50, max_value=50, allow_subnormal=False) | st.sampled_from([0.0, -0.0, np.inf, -np.inf, np.nan, 1.0, -1.0])
+FLOATS = st.floats(min_value=-50, max_value=50, allow_subnormal=False) | st.sampled_from(
+    [0.0, -0.0, np.inf, -np.inf, np.nan, 1.0, -1.0]
+)
 EXAMPLES = settings(max_examples=15)
 MORE = settings(max_examples=40)
 
@@ -89,7 +91,9 @@ def test_reductions(backend: str, op: str) -> None:
     @given(st.data())
     def run(data: st.DataObject) -> None:
         shape = data.draw(SHAPES)
-        x = data.draw(reals(shape) if op not in ("prod", "var", "std") else hnp.arrays(np.float64, shape, elements=st.floats(-3, 3)))
+        x = data.draw(
+            reals(shape) if op not in ("prod", "var", "std") else hnp.arrays(np.float64, shape, elements=st.floats(-3, 3))
+        )
         axis = data.draw(_axes(len(shape)))
         keepdims = data.draw(st.booleans())
         empty = op in ("max", "min") and any(shape[a] == 0 for a in _reduced(axis, len(shape)))
@@ -115,7 +119,9 @@ def _reduced(axis: Any, ndim: int) -> Any:
     return range(ndim) if axis is None else (axis,) if isinstance(axis, int) else axis
 
 
-@pytest.mark.parametrize("op", ["sort", "argsort", "cumulative_sum", "cumulative_prod", "flip", "argmax", "argmin", "diff", "softmax", "logsumexp"])
+@pytest.mark.parametrize(
+    "op", ["sort", "argsort", "cumulative_sum", "cumulative_prod", "flip", "argmax", "argmin", "diff", "softmax", "logsumexp"]
+)
 def test_along_an_axis(backend: str, op: str) -> None:
     references = {
         "sort": lambda x, axis: np.sort(x, axis),
@@ -133,7 +139,9 @@ def test_along_an_axis(backend: str, op: str) -> None:
     @MORE
     @given(st.data())
     def run(data: st.DataObject) -> None:
-        shape = data.draw(hnp.array_shapes(min_dims=1, max_dims=3, min_side=0 if op not in ("argmax", "argmin") else 1, max_side=4))
+        shape = data.draw(
+            hnp.array_shapes(min_dims=1, max_dims=3, min_side=0 if op not in ("argmax", "argmin") else 1, max_side=4)
+        )
         elements = FLOATS if op in ("sort", "flip", "argmax", "argmin") else st.floats(-3, 3)
         x = data.draw(hnp.arrays(np.float64, shape, elements=elements))
         axis = data.draw(st.integers(-len(shape), len(shape) - 1))
@@ -191,7 +199,11 @@ def advanced_keys(draw: Any) -> Any:
             continue
         size = shape[axis]
         if kind == "slice":
-            key.append(slice(*draw(st.tuples(*[st.none() | st.integers(-size - 1, size + 1)] * 2, st.sampled_from([None, 1, 2, -1, -2])))))
+            key.append(
+                slice(
+                    *draw(st.tuples(*[st.none() | st.integers(-size - 1, size + 1)] * 2, st.sampled_from([None, 1, 2, -1, -2])))
+                )
+            )
         elif kind == "int":
             key.append(draw(st.integers(-size, size - 1)))
         elif kind == "array":

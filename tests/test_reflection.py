@@ -32,7 +32,19 @@ def called_ops() -> dict[str, set[frozenset[str]]]:
     return found
 
 
-META = {"shape_of", "rank_of", "dtype_of", "device_of", "constant", "devices", "default_int", "to_numpy", "asarray", "from_dlpack", "from_numpy"}
+META = {
+    "shape_of",
+    "rank_of",
+    "dtype_of",
+    "device_of",
+    "constant",
+    "devices",
+    "default_int",
+    "to_numpy",
+    "asarray",
+    "from_dlpack",
+    "from_numpy",
+}
 META |= {"native_dtype", "version", "item", "is_traced", "dlpack", "dlpack_device", "default_device", "native_device"}
 
 

@@ -57,5 +57,7 @@ print("done")
 @pytest.mark.skipif(importlib.util.find_spec("jax") is None, reason="jax is not installed; pip install 'trellis[jax]'")
 def test_jax_without_x64() -> None:
     environment = {k: v for k, v in os.environ.items() if k != "JAX_ENABLE_X64"} | {"JAX_PLATFORMS": "cpu"}
-    done = subprocess.run([sys.executable, "-c", textwrap.dedent(PROGRAM)], capture_output=True, text=True, env=environment, timeout=240)
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(PROGRAM)], capture_output=True, text=True, env=environment, timeout=240
+    )
     assert done.stdout.strip() == "done", done.stderr[-3000:]

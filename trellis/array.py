@@ -18,6 +18,65 @@ if TYPE_CHECKING:
     from types import ModuleType
 
 
+# ---- operators: the public ops, once each --------------------------------------------------------------------------------------
+def _unary(op: str) -> Callable[..., Any]:
+    def operator(self: Array) -> Any:
+        data = self._data
+        return Array(getattr(interpreters[type(data)], op)(data))
+
+    return operator
+
+
+def _binary(op: str) -> Callable[..., Any]:
+    def operator(self: Array, other: Any, /) -> Any:
+        if type(other) is Array:  # the common case, spelt out because each call counts
+            a, b = self._data, other._data
+            return Array(getattr(find(a, b), op)(a, b))
+        try:
+            return getattr(find(self, other), op)(self, other)
+        except UnknownOperand:
+            return NotImplemented
+
+    return operator
+
+
+def _reflected(op: str) -> Callable[..., Any]:
+    def operator(self: Array, other: Any, /) -> Any:
+        try:
+            return getattr(find(other, self), op)(other, self)
+        except UnknownOperand:
+            return NotImplemented
+
+    return operator
+
+
+def _in_place(op: str) -> Callable[..., Any]:
+    def operator(self: Array, other: Any, /) -> Any:
+        try:
+            result = getattr(find(self, other), op)(self, other)
+        except UnknownOperand:
+            return NotImplemented
+        if type(result) is not Array:
+            return result
+        if result.dtype is not self.dtype:
+            raise TypeError(
+                f"in-place {op}: the result is {result.dtype}, the array {self.dtype}; write x = tl.{op}(x, y) instead"
+            )
+        if result.shape != self.shape:
+            raise ValueError(
+                f"in-place {op}: the result has shape {result.shape}, the array {self.shape}; write x = tl.{op}(x, y) instead"
+            )
+        self._data = result._data
+        return self
+
+    return operator
+
+
+def _arithmetic(op: str) -> tuple[Callable[..., Any], Callable[..., Any], Callable[..., Any]]:
+    """x + y, y + x for a y that is no Array, and x += y."""
+    return _binary(op), _reflected(op), _in_place(op)
+
+
 class Array:
     """An array that follows the Python array API standard, whichever framework holds its data.
 
@@ -35,6 +94,23 @@ class Array:
 
     def __init__(self, data: Any) -> None:
         self._data = data
+
+    __neg__, __pos__, __abs__, __invert__ = _unary("negative"), _unary("positive"), _unary("abs"), _unary("bitwise_invert")
+    __add__, __radd__, __iadd__ = _arithmetic("add")
+    __sub__, __rsub__, __isub__ = _arithmetic("subtract")
+    __mul__, __rmul__, __imul__ = _arithmetic("multiply")
+    __truediv__, __rtruediv__, __itruediv__ = _arithmetic("divide")
+    __floordiv__, __rfloordiv__, __ifloordiv__ = _arithmetic("floor_divide")
+    __mod__, __rmod__, __imod__ = _arithmetic("remainder")
+    __pow__, __rpow__, __ipow__ = _arithmetic("pow")
+    __matmul__, __rmatmul__, __imatmul__ = _arithmetic("matmul")
+    __and__, __rand__, __iand__ = _arithmetic("bitwise_and")
+    __or__, __ror__, __ior__ = _arithmetic("bitwise_or")
+    __xor__, __rxor__, __ixor__ = _arithmetic("bitwise_xor")
+    __lshift__, __rlshift__, __ilshift__ = _arithmetic("bitwise_left_shift")
+    __rshift__, __rrshift__, __irshift__ = _arithmetic("bitwise_right_shift")
+    __lt__, __le__, __gt__, __ge__ = _binary("less"), _binary("less_equal"), _binary("greater"), _binary("greater_equal")
+    __eq__, __ne__ = _binary("equal"), _binary("not_equal")  # type: ignore[assignment]
 
     # ---- what it is ----------------------------------------------------------------------------------------------------------
     @property
@@ -100,7 +176,9 @@ class Array:
 
     def _scalar(self, kind: str) -> Any:
         if self.ndim != 0:
-            raise TypeError(f"{kind}(x): only an array with no dimensions is a number, got shape {self.shape}; use x.item() or tl.reshape")
+            raise TypeError(
+                f"{kind}(x): only an array with no dimensions is a number, got shape {self.shape}; use x.item() or tl.reshape"
+            )
         return self.item()
 
     def __bool__(self) -> bool:
@@ -192,7 +270,9 @@ class Array:
     def __dlpack__(
         self, *, stream: Any = None, max_version: tuple[int, int] | None = None, dl_device: Any = None, copy: bool | None = None
     ) -> Any:
-        return interpreters[type(self._data)].dlpack(self._data, stream=stream, max_version=max_version, dl_device=dl_device, copy=copy)
+        return interpreters[type(self._data)].dlpack(
+            self._data, stream=stream, max_version=max_version, dl_device=dl_device, copy=copy
+        )
 
     def __dlpack_device__(self) -> tuple[Any, int]:
         return interpreters[type(self._data)].dlpack_device(self._data)
@@ -244,74 +324,3 @@ def wrap(result: tuple[Any, ...]) -> Any:
 
 
 register(Array, ArrayInterpreter())
-
-# ---- operators: the public ops, once each --------------------------------------------------------------------------------------
-_BINARY = {
-    "add": "add", "sub": "subtract", "mul": "multiply", "truediv": "divide", "floordiv": "floor_divide", "mod": "remainder",
-    "pow": "pow", "matmul": "matmul", "and": "bitwise_and", "or": "bitwise_or", "xor": "bitwise_xor",
-    "lshift": "bitwise_left_shift", "rshift": "bitwise_right_shift",
-}  # fmt: skip
-_COMPARISONS = {"eq": "equal", "ne": "not_equal", "lt": "less", "le": "less_equal", "gt": "greater", "ge": "greater_equal"}
-_UNARY = {"neg": "negative", "pos": "positive", "abs": "abs", "invert": "bitwise_invert"}
-
-
-def _unary(op: str) -> Callable[..., Any]:
-    def operator(self: Array) -> Any:
-        data = self._data
-        return Array(getattr(interpreters[type(data)], op)(data))
-
-    return operator
-
-
-def _binary(op: str) -> Callable[..., Any]:
-    def operator(self: Array, other: Any, /) -> Any:
-        if type(other) is Array:  # the common case, spelt out because each call counts
-            a, b = self._data, other._data
-            return Array(getattr(find(a, b), op)(a, b))
-        try:
-            return getattr(find(self, other), op)(self, other)
-        except UnknownOperand:
-            return NotImplemented
-
-    return operator
-
-
-def _reflected(op: str) -> Callable[..., Any]:
-    def operator(self: Array, other: Any, /) -> Any:
-        try:
-            return getattr(find(other, self), op)(other, self)
-        except UnknownOperand:
-            return NotImplemented
-
-    return operator
-
-
-def _in_place(op: str) -> Callable[..., Any]:
-    def operator(self: Array, other: Any, /) -> Any:
-        try:
-            result = getattr(find(self, other), op)(self, other)
-        except UnknownOperand:
-            return NotImplemented
-        if type(result) is not Array:
-            return result
-        if result.dtype is not self.dtype:
-            raise TypeError(f"in-place {op}: the result is {result.dtype}, the array {self.dtype}; write x = tl.{op}(x, y) instead")
-        if result.shape != self.shape:
-            raise ValueError(f"in-place {op}: the result has shape {result.shape}, the array {self.shape}; write x = tl.{op}(x, y) instead")
-        self._data = result._data
-        return self
-
-    return operator
-
-
-def _install() -> None:
-    for name, op in _UNARY.items():
-        setattr(Array, f"__{name}__", _unary(op))
-    for name, op in (_BINARY | _COMPARISONS).items():
-        setattr(Array, f"__{name}__", _binary(op))
-    for name, op in _BINARY.items():
-        setattr(Array, f"__r{name}__", _reflected(op))
-        setattr(Array, f"__i{name}__", _in_place(op))
-
-
-_install()

@@ -18,7 +18,6 @@ from typing import Any
 import numpy as np
 
 from trellis import tree
-from trellis.array import _BINARY, _COMPARISONS, _UNARY
 from trellis.container_diff import Difference, compare
 from trellis.container_paths import MISSING, check_key, child_at, flat, last_first, list_keys, missing, split_path
 from trellis.dispatch import UnknownOperand, call, find, interpreters, register
@@ -507,6 +506,15 @@ register(Container, ContainerInterpreter())
 
 
 # ---- operators: the public ops, once each --------------------------------------------------------------------------------------
+_BINARY = {
+    "add": "add", "sub": "subtract", "mul": "multiply", "truediv": "divide", "floordiv": "floor_divide", "mod": "remainder",
+    "pow": "pow", "matmul": "matmul", "and": "bitwise_and", "or": "bitwise_or", "xor": "bitwise_xor",
+    "lshift": "bitwise_left_shift", "rshift": "bitwise_right_shift",
+}  # fmt: skip
+_COMPARISONS = {"eq": "equal", "ne": "not_equal", "lt": "less", "le": "less_equal", "gt": "greater", "ge": "greater_equal"}
+_UNARY = {"neg": "negative", "pos": "positive", "abs": "abs", "invert": "bitwise_invert"}
+
+
 def _unary(op: str) -> Callable[..., Any]:
     def operator(self: Container) -> Any:
         return call(op, self)

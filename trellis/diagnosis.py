@@ -53,7 +53,9 @@ def _is_plain_array(x: Any) -> bool:
 def _check_devices(op: str, arrays: list[Any]) -> None:
     devices = {interpreters[type(x)].device_of(x) for x in arrays}
     if len(devices) > 1:
-        raise ValueError(f"{op}: the arrays are on two devices, {' and '.join(sorted(devices))}; bring them to one with tl.to_device")
+        raise ValueError(
+            f"{op}: the arrays are on two devices, {' and '.join(sorted(devices))}; bring them to one with tl.to_device"
+        )
 
 
 def _check_dtypes(op: str, operands: tuple[Any, ...]) -> None:
@@ -93,9 +95,12 @@ def _check_matmul(op: str, shapes: _Shapes, params: _Params) -> None:
     a, b = shapes
     if not a or not b:
         raise ValueError(f"{op}: shapes {a} and {b}: a 0-d array is not a matrix or vector; use tl.multiply")
-    inner = a[-1], b[-2] if len(b) > 1 else b[0]
+    inner = a[-1], b[-2:][0]
     if inner[0] != inner[1]:
-        raise ValueError(f"{op}: shapes {a} and {b} do not fit: the last axis of x1 has size {inner[0]}, axis {-2 if len(b) > 1 else -1} of x2 has size {inner[1]}")
+        raise ValueError(
+            f"{op}: shapes {a} and {b} do not fit: the last axis of x1 has size {inner[0]}, "
+            f"axis {-2 if len(b) > 1 else -1} of x2 has size {inner[1]}"
+        )
     _check_broadcast(op, [a[:-2], b[:-2]], params)
 
 
@@ -204,7 +209,9 @@ def _check_vecdot(op: str, shapes: _Shapes, params: _Params) -> None:
             raise axis_error(op, axis, len(shape))
     sizes = [shape[axis] for shape in shapes]
     if sizes[0] != sizes[1]:
-        raise ValueError(f"{op}: shapes {shapes[0]} and {shapes[1]} have sizes {sizes[0]} and {sizes[1]} along axis {axis}; they must be equal")
+        raise ValueError(
+            f"{op}: shapes {shapes[0]} and {shapes[1]} have sizes {sizes[0]} and {sizes[1]} along axis {axis}; they must be equal"
+        )
     if op == "cross" and sizes[0] != 3:
         raise ValueError(f"{op}: axis {axis} has size {sizes[0]}; a cross product needs 3")
     _check_broadcast(op, shapes, params)
@@ -250,7 +257,9 @@ def _count(shape: tuple[int, ...]) -> int:
     return count
 
 
-_BROADCASTING = ("broadcast_arrays", "isclose", "where", "clip", "interp")
+_SQUARE = "det slogdet inv cholesky eigh eigvalsh eig eigvals matrix_power expm sqrtm logm"
+_MATRIX = "qr svd svdvals pinv matrix_rank matrix_norm matrix_transpose tril triu diagonal trace"
+_BROADCASTING = ("broadcast_arrays", "isclose", "where", "clip")
 _CHECKS: dict[str, Callable[[str, _Shapes, _Params], None]] = {
     "matmul": _check_matmul,
     "einsum": _check_einsum,
@@ -270,7 +279,7 @@ _CHECKS: dict[str, Callable[[str, _Shapes, _Params], None]] = {
     "searchsorted": _check_first_vector,
     "bincount": _check_first_vector,
     **dict.fromkeys(("max", "min", "argmax", "argmin"), _check_not_empty),
-    **dict.fromkeys(("det", "slogdet", "inv", "cholesky", "eigh", "eigvalsh", "eig", "eigvals", "matrix_power", "expm", "sqrtm", "logm"), _check_square),
-    **dict.fromkeys(("qr", "svd", "svdvals", "pinv", "matrix_rank", "matrix_norm", "matrix_transpose", "tril", "triu", "diagonal", "trace"), _check_matrix),
+    **dict.fromkeys(_SQUARE.split(), _check_square),
+    **dict.fromkeys(_MATRIX.split(), _check_matrix),
     **dict.fromkeys(("cumulative_sum", "cumulative_prod", "take"), _check_flat_or_axis),
 }  # fmt: skip

@@ -69,7 +69,7 @@ class _Interpreters(dict[type, Any]):
 
 
 SCALARS: Any = Scalars()
-interpreters = _Interpreters({t: SCALARS for t in (bool, int, float, complex, type(None))})
+interpreters = _Interpreters(dict.fromkeys((bool, int, float, complex, type(None)), SCALARS))
 _LOADED: dict[str, Any] = {}
 _DEFAULT: ContextVar[str | None] = ContextVar("trellis_backend", default=None)
 
@@ -95,7 +95,9 @@ def find_all(*operands: Any) -> Any:
 
 def _same_level(a: Any, b: Any, operands: tuple[Any, ...]) -> Any:
     """Two frameworks in one call are an error; but a NumPy scalar beside another framework's arrays is a Python number."""
-    names = {interpreters[type(x)].name for x in operands if not isinstance(x, np.generic) and interpreters[type(x)].level == a.level}
+    names = {
+        interpreters[type(x)].name for x in operands if not isinstance(x, np.generic) and interpreters[type(x)].level == a.level
+    }
     if len(names) == 1:
         return a if a.name in names else b
     raise TypeError(

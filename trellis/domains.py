@@ -69,5 +69,7 @@ def compute_dtype(op: str, items: Sequence[Any], default_int: DType = int64) -> 
         low, high = integer_range(dtype)
         for x in items:
             if type(x) is not DType and not low <= x <= high:
-                raise OverflowError(f"{op}: the Python integer {x} does not fit in {dtype} ({low} to {high}); cast the array first")
+                raise OverflowError(
+                    f"{op}: the Python integer {x} does not fit in {dtype} ({low} to {high}); cast the array first"
+                )
     return dtype

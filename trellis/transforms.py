@@ -56,7 +56,9 @@ class Inputs:
 
     def wrap(self, leaves: Sequence[Any]) -> tuple[Any, ...]:
         """Leaves in the structure of the arguments; what came as `tl.Array` is one again."""
-        return tree.unflatten(self.treedef, [Array(x) if is_array else x for x, is_array in zip(leaves, self.is_array, strict=True)])
+        return tree.unflatten(
+            self.treedef, [Array(x) if is_array else x for x, is_array in zip(leaves, self.is_array, strict=True)]
+        )
 
     def like_arguments(self, leaves: Sequence[Any]) -> Any:
         """The same, for results: without the outer tuple if `argnums` was one number."""
@@ -74,11 +76,16 @@ def _check_leaf(name: str, leaf: Any, place: str) -> None:
     try:
         interpreter = interpreters[type(leaf)]
     except UnknownOperand:
-        raise TypeError(f"{name}: {place} is a {type(leaf).__name__}, not an array; leave it out with argnums, or make it an array") from None
+        raise TypeError(
+            f"{name}: {place} is a {type(leaf).__name__}, not an array; leave it out with argnums, or make it an array"
+        ) from None
     dtype = None if interpreter is SCALARS else interpreter.dtype_of(leaf)
     if dtype is None or dtype.kind not in "fc":
         given = f"the Python number {leaf!r}" if dtype is None else f"dtype {dtype}"
-        raise TypeError(f"{name}: {place} has {given}; gradients need a floating-point dtype: cast it with tl.astype, or leave it out with argnums")
+        raise TypeError(
+            f"{name}: {place} has {given}; gradients need a floating-point dtype: "
+            "cast it with tl.astype, or leave it out with argnums"
+        )
 
 
 class Output:
@@ -95,7 +102,9 @@ class Output:
             raise TypeError(f"{name}: the function returned {result!r}; it must return an array")
 
     def wrap(self, leaves: Sequence[Any]) -> Any:
-        return tree.unflatten(self.treedef, [Array(x) if is_array else x for x, is_array in zip(leaves, self.is_array, strict=True)])
+        return tree.unflatten(
+            self.treedef, [Array(x) if is_array else x for x, is_array in zip(leaves, self.is_array, strict=True)]
+        )
 
 
 def _check_output(name: str, leaf: Any, path: str, scalar: bool) -> None:
@@ -105,12 +114,19 @@ def _check_output(name: str, leaf: Any, path: str, scalar: bool) -> None:
     except UnknownOperand:
         interpreter = SCALARS
     if interpreter is SCALARS:
-        raise TypeError(f"{name}: the function returned a {type(leaf).__name__}{where}, not an array; compute with tl functions, and return the result itself")
+        raise TypeError(
+            f"{name}: the function returned a {type(leaf).__name__}{where}, not an array; "
+            "compute with tl functions, and return the result itself"
+        )
     shape, dtype = interpreter.shape_of(leaf), interpreter.dtype_of(leaf)
     if scalar and shape != ():
-        raise ValueError(f"{name}: the function must return a scalar, got shape {shape}{where}; reduce it, e.g. with tl.sum, or use tl.jac")
+        raise ValueError(
+            f"{name}: the function must return a scalar, got shape {shape}{where}; reduce it, e.g. with tl.sum, or use tl.jac"
+        )
     if dtype.kind not in ("f" if scalar else "fc"):
-        raise TypeError(f"{name}: the function returned {dtype}{where}; it must return a {'real ' if scalar else ''}floating-point array")
+        raise TypeError(
+            f"{name}: the function returned {dtype}{where}; it must return a {'real ' if scalar else ''}floating-point array"
+        )
 
 
 def value_and_grad(
@@ -121,8 +137,9 @@ def value_and_grad(
     The gradient is by the arguments in `argnums`, arrays or nests of them, and has their structure.
 
     >>> import trellis as tl
-    >>> tl.value_and_grad(lambda p: tl.sum(p["w"] ** 2))({"w": tl.asarray([1.0, 2.0])})
-    (Array(5., dtype=float32, backend='numpy', device='cpu'), {'w': Array([2., 4.], dtype=float32, backend='numpy', device='cpu')})
+    >>> value, grads = tl.value_and_grad(lambda p: tl.sum(p["w"] ** 2))({"w": tl.asarray([1.0, 2.0])})
+    >>> float(value), grads["w"]
+    (5.0, Array([2., 4.], dtype=float32, backend='numpy', device='cpu'))
     """
     return _value_and_grad("value_and_grad", func, argnums, has_aux)
 
@@ -139,7 +156,9 @@ def _value_and_grad(name: str, func: Callable[..., Any], argnums: Any, has_aux: 
             value, aux = _split_aux(name, result) if has_aux else (result, None)
             output = Output(name, value, scalar=True)
             if len(output.leaves) != 1:
-                raise ValueError(f"{name}: the function returned {len(output.leaves)} arrays; return one scalar, and the rest as has_aux=True")
+                raise ValueError(
+                    f"{name}: the function returned {len(output.leaves)} arrays; return one scalar, and the rest as has_aux=True"
+                )
             seen.append(output)
             return output.leaves[0], aux
 
@@ -311,7 +330,10 @@ def execute_with_gradients(
     output: Output = seen[-1]
     gradients = []
     for i in range(len(outputs)):
-        seeds = [interpreters[type(y)].full_like(y, fill_value=1.0 if i == k else 0.0, dtype=None, device=None) for k, y in enumerate(outputs)]
+        seeds = [
+            interpreters[type(y)].full_like(y, fill_value=1.0 if i == k else 0.0, dtype=None, device=None)
+            for k, y in enumerate(outputs)
+        ]
         gradients.append(inputs.like_arguments(pull(seeds)))
     if output.treedef == tree.LEAF:
         return result, gradients[0]
@@ -388,11 +410,13 @@ def bind_custom_gradient_function(func: Callable[..., Any], custom_grad_func: Ca
             return _unwrap(func(*map(wrap, leaves)))
 
         def rule(leaves: list[Any], output: Any, upstream: Any) -> list[Any]:
-            given = tuple(map(wrap, leaves))
-            found = custom_grad_func((given if len(given) > 1 else given[0], wrap(output)), wrap(upstream))
+            first, *more = map(wrap, leaves)
+            found = custom_grad_func(((first, *more) if more else first, wrap(output)), wrap(upstream))
             grads = found if isinstance(found, (tuple, list)) else (found,)
             if len(grads) != len(leaves):
-                raise ValueError(f"bind_custom_gradient_function: custom_grad_func returned {len(grads)} gradients for {len(leaves)} arrays")
+                raise ValueError(
+                    f"bind_custom_gradient_function: custom_grad_func returned {len(grads)} gradients for {len(leaves)} arrays"
+                )
             return [_as_leaf("bind_custom_gradient_function", g, x) for g, x in zip(grads, leaves, strict=True)]
 
         return wrap(inputs.interpreter.custom_gradient(function, rule, inputs.leaves))

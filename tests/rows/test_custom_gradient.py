@@ -26,7 +26,9 @@ def test_bind_custom_gradient_function(backend: str) -> None:
         check(tl.grad(lambda v: tl.sum(tl.grad(loss)(v)))(given), np.exp(x**2) * (x**2 + 1) / 2)
     check(square(make(backend, x)), x**2)
     if backend != "numpy":
-        check(compiled(backend, lambda v: tl.grad(loss)(v))(make(backend, x)), np.array([1.359140914, 54.598150033]), tolerance=1e-9)
+        check(
+            compiled(backend, lambda v: tl.grad(loss)(v))(make(backend, x)), np.array([1.359140914, 54.598150033]), tolerance=1e-9
+        )
     # several arguments, and the output is at hand
     product = tl.bind_custom_gradient_function(
         lambda a, b: a * b, lambda saved, upstream: (upstream * saved[1], upstream * saved[0][0] * 10)

@@ -117,7 +117,9 @@ def test_execute_with_gradients(backend: str) -> None:
     check(grads["first/b/c"], np.zeros_like(W))
     check(grads["rest/0/b/c"], np.ones_like(W))
     # a choice of outputs and of inputs
-    (loss, extra), grads = tl.execute_with_gradients(lambda v: (tl.sum(v["a"] * 2), v["a"]), xs, ret_grad_idxs=[[0]], xs_grad_idxs=[["a"]])
+    (loss, extra), grads = tl.execute_with_gradients(
+        lambda v: (tl.sum(v["a"] * 2), v["a"]), xs, ret_grad_idxs=[[0]], xs_grad_idxs=[["a"]]
+    )
     check(extra, X)
     check(loss, np.asarray(2 * X.sum()))
     check(grads["0/a"], np.full(4, 2.0))
@@ -141,7 +143,9 @@ def test_jac(backend: str) -> None:
     x = make(backend, X)
     # more outputs than inputs (forward), and fewer (backward)
     check(tl.jac(lambda v: tl.outer(v, v))(x), _jacobian_numpy(lambda v: np.outer(v, v), X), tolerance=1e-8)
-    check(tl.jac(lambda v: tl.tanh(tl.matmul(make(backend, W), v)))(x), _jacobian_numpy(lambda v: np.tanh(W @ v), X), tolerance=1e-8)
+    check(
+        tl.jac(lambda v: tl.tanh(tl.matmul(make(backend, W), v)))(x), _jacobian_numpy(lambda v: np.tanh(W @ v), X), tolerance=1e-8
+    )
     check(tl.jac(lambda v: tl.sum(v**2))(x), 2 * X)
     by_two = tl.jac(lambda a, b: {"p": a * b}, argnums=(0, 1))(x, make(backend, X + 1))
     check(by_two["p"][0], np.diag(X + 1))

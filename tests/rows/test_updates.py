@@ -18,7 +18,9 @@ def _start() -> tuple[dict[str, Any], list[dict[str, Any]]]:
     """Weights of two shapes, and a gradient for each of fifty steps."""
     rng = np.random.default_rng(3)
     shapes = {"a": (4, 3), "b": (5,)}
-    return {k: rng.normal(size=s) for k, s in shapes.items()}, [{k: rng.normal(size=s) for k, s in shapes.items()} for _ in range(STEPS)]
+    return {k: rng.normal(size=s) for k, s in shapes.items()}, [
+        {k: rng.normal(size=s) for k, s in shapes.items()} for _ in range(STEPS)
+    ]
 
 
 def _container(backend: str, values: dict[str, Any]) -> tl.Container:
@@ -64,7 +66,9 @@ def test_gradient_descent_update(backend: str) -> None:
     check(found.w, np.array([0.95, 1.98, 2.99]))
     w = make(backend, W)
     check(tl.grad(lambda g: tl.sum(tl.gradient_descent_update(w, g, 0.1)))(make(backend, G)), np.zeros(3))
-    check(tl.grad(lambda g: tl.sum(tl.gradient_descent_update(w, g, 0.1, stop_gradients=False)))(make(backend, G)), np.full(3, -0.1))
+    check(
+        tl.grad(lambda g: tl.sum(tl.gradient_descent_update(w, g, 0.1, stop_gradients=False)))(make(backend, G)), np.full(3, -0.1)
+    )
     with pytest.raises(ValueError, match="shapes"):
         tl.gradient_descent_update(w, make(backend, G[:2]), 0.1)
     with pytest.raises(ValueError, match="dcdw: the structures differ at 'a'"):
@@ -73,7 +77,10 @@ def test_gradient_descent_update(backend: str) -> None:
 
 def test_optimizer_update(backend: str) -> None:
     check(tl.optimizer_update(make(backend, W), make(backend, G), 2.0), W - 2.0 * G)
-    check(tl.optimizer_update(tl.asarray(make(backend, W)), tl.asarray(make(backend, G)), tl.asarray(make(backend, np.array(0.5)))), W - 0.5 * G)
+    check(
+        tl.optimizer_update(tl.asarray(make(backend, W)), tl.asarray(make(backend, G)), tl.asarray(make(backend, np.array(0.5)))),
+        W - 0.5 * G,
+    )
     w = make(backend, W)
     check(tl.grad(lambda g: tl.sum(tl.optimizer_update(w, g, 0.3, stop_gradients=False)))(make(backend, G)), np.full(3, -0.3))
 

@@ -44,7 +44,9 @@ def native_array(obj: Any, dtype: dtypes.DType | None, device: Any, copy: bool |
     goal = source if backend is None else target(backend)
     if goal is not source:
         if copy is False:
-            raise ValueError(f"asarray: copy=False, but bringing an array from {source.name} to {goal.name} may copy; use from_dlpack")
+            raise ValueError(
+                f"asarray: copy=False, but bringing an array from {source.name} to {goal.name} may copy; use from_dlpack"
+            )
         return _bring(data, source, goal, dtype, device)
     return source.asarray(data, dtype=dtype, device=device, copy=copy)
 
@@ -67,7 +69,7 @@ def _from_python(obj: Any, dtype: dtypes.DType | None, device: Any, copy: bool |
     if not weak:
         obj = tree.map(lambda leaf: to_numpy(leaf) if is_array(leaf) else leaf, obj)
     try:
-        value = np.asarray(obj, dtype=None if dtype is None or dtype.kind != "u" and weak else dtype.name)
+        value = np.asarray(obj, dtype=None if dtype is None or (dtype.kind != "u" and weak) else dtype.name)
     except OverflowError as error:
         raise OverflowError(f"asarray: {error}; the dtype is {dtype or goal.default_int()}") from error
     except ValueError as error:
@@ -77,10 +79,8 @@ def _from_python(obj: Any, dtype: dtypes.DType | None, device: Any, copy: bool |
     if value.dtype.kind in "OUSMm":
         raise TypeError(f"asarray: obj holds {value.dtype}, not numbers; expected bool, int, float or complex")
     if weak and dtype is None:
-        dtype = {"b": dtypes.bool, "f": dtypes.float32, "c": dtypes.complex64}.get(value.dtype.kind) or goal.default_int()
-        if value.dtype.kind in "iu" and value.size:
-            _check_range(value, dtype)
-    elif dtype is not None and weak and dtype.kind in "iu" and value.dtype.kind in "iu" and value.size:
+        dtype = {"b": dtypes.bool, "f": dtypes.float32, "c": dtypes.complex64}.get(value.dtype.kind, goal.default_int())
+    if weak and dtype is not None and dtype.kind in "iu" and value.dtype.kind in "iu" and value.size:
         _check_range(value, dtype)
     return goal.from_numpy(value, dtype=dtype, device=device, copy=copy)
 
@@ -140,7 +140,7 @@ def native_from_dlpack(x: Any, device: Any, copy: bool | None, backend: str | No
     source = _interpreter_of(data)
     goal = source if source is not None and backend is None else target(backend)
     if goal is source:
-        return source.asarray(data, dtype=None, device=device, copy=copy)
+        return goal.asarray(data, dtype=None, device=device, copy=copy)
     # As an Array, whose __dlpack__ takes all of the standard's arguments; TensorFlow's own refuses dl_device and max_version.
     return goal.from_dlpack(x if source is None else Array(data), device=device, copy=copy)
 

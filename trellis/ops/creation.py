@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from trellis import dtypes
 from trellis.array import Array
-from trellis.dispatch import call, find, target
+from trellis.dispatch import call, target
 from trellis.ops import arguments
 from trellis.ops.arguments import integer, optional_dtype
 from trellis.typing import AnyArray, DeviceLike, DTypeLike, Operand, Shape

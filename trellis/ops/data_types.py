@@ -1,4 +1,4 @@
-"""Questions about dtypes: promotion, casting, limits. Ask with Trellis dtypes and get those; ask with a framework's and get its own."""
+"""Questions about dtypes: promotion, casting, limits. Ask with a framework's own dtypes, and the answer is one of its own."""
 
 from __future__ import annotations
 
@@ -75,7 +75,9 @@ def _describe(x: Any) -> tuple[DType, str | None]:
     interpreter = interpreters.get(type(x))
     if interpreter is None and not isinstance(x, (str, type)):
         root = type(x).__module__.split(".")[0]
-        if root in BACKENDS and root in sys.modules and not hasattr(x, "shape") or root == "numpy" and type(x).__name__.endswith("DType"):
+        if (root in BACKENDS and root in sys.modules and not hasattr(x, "shape")) or (
+            root == "numpy" and type(x).__name__.endswith("DType")
+        ):
             return as_dtype(x), root
         interpreter = interpreters[type(x)]
     if interpreter is None:
@@ -130,7 +132,9 @@ def finfo(type: DTypeLike | AnyArray, /) -> FloatInfo:
 def _finfo(dtype: DType, home: str | None) -> FloatInfo:
     mantissa, exponent = _FLOATS[dtype.name]
     largest = (2 - 2.0**-mantissa) * 2.0 ** (1 - exponent)
-    return FloatInfo(dtype.bits, 2.0**-mantissa, largest, -largest, 2.0**exponent, load(home).native_dtype(dtype) if home else dtype)
+    return FloatInfo(
+        dtype.bits, 2.0**-mantissa, largest, -largest, 2.0**exponent, load(home).native_dtype(dtype) if home else dtype
+    )
 
 
 def iinfo(type: DTypeLike | AnyArray, /) -> IntInfo:

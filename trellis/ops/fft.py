@@ -11,7 +11,8 @@ from trellis.ops.creation import create
 from trellis.typing import AnyArray, DeviceLike, DTypeLike
 
 __all__ = [
-    "fft", "fftfreq", "fftn", "fftshift", "hfft", "ifft", "ifftn", "ifftshift", "ihfft", "irfft", "irfftn", "rfft", "rfftfreq", "rfftn",
+    "fft", "fftfreq", "fftn", "fftshift", "hfft", "ifft", "ifftn", "ifftshift", "ihfft", "irfft", "irfftn", "rfft",
+    "rfftfreq", "rfftn",
 ]  # fmt: skip
 
 _NORMS = ("backward", "ortho", "forward")
@@ -91,7 +92,9 @@ def ihfft(x: AnyArray, /, *, n: int | None = None, axis: int = -1, norm: str = "
     return _one("ihfft", x, n, axis, norm)
 
 
-def fftn(x: AnyArray, /, *, s: Sequence[int] | None = None, axes: Sequence[int] | None = None, norm: str = "backward") -> AnyArray:
+def fftn(
+    x: AnyArray, /, *, s: Sequence[int] | None = None, axes: Sequence[int] | None = None, norm: str = "backward"
+) -> AnyArray:
     """Transform along several axes, by default all.
 
     >>> import trellis as tl
@@ -101,7 +104,9 @@ def fftn(x: AnyArray, /, *, s: Sequence[int] | None = None, axes: Sequence[int] 
     return _many("fftn", x, s, axes, norm)
 
 
-def ifftn(x: AnyArray, /, *, s: Sequence[int] | None = None, axes: Sequence[int] | None = None, norm: str = "backward") -> AnyArray:
+def ifftn(
+    x: AnyArray, /, *, s: Sequence[int] | None = None, axes: Sequence[int] | None = None, norm: str = "backward"
+) -> AnyArray:
     """Inverse of `fftn`.
 
     >>> import trellis as tl
@@ -111,7 +116,9 @@ def ifftn(x: AnyArray, /, *, s: Sequence[int] | None = None, axes: Sequence[int]
     return _many("ifftn", x, s, axes, norm)
 
 
-def rfftn(x: AnyArray, /, *, s: Sequence[int] | None = None, axes: Sequence[int] | None = None, norm: str = "backward") -> AnyArray:
+def rfftn(
+    x: AnyArray, /, *, s: Sequence[int] | None = None, axes: Sequence[int] | None = None, norm: str = "backward"
+) -> AnyArray:
     """Transform of real input along several axes; the last is halved as in `rfft`.
 
     >>> import trellis as tl
@@ -121,7 +128,9 @@ def rfftn(x: AnyArray, /, *, s: Sequence[int] | None = None, axes: Sequence[int]
     return _many("rfftn", x, s, axes, norm)
 
 
-def irfftn(x: AnyArray, /, *, s: Sequence[int] | None = None, axes: Sequence[int] | None = None, norm: str = "backward") -> AnyArray:
+def irfftn(
+    x: AnyArray, /, *, s: Sequence[int] | None = None, axes: Sequence[int] | None = None, norm: str = "backward"
+) -> AnyArray:
     """Inverse of `rfftn`; real output.
 
     >>> import trellis as tl

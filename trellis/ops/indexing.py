@@ -128,7 +128,7 @@ class at:
         if self._spec is None:
             raise TypeError(f"at: no index; write tl.at(x)[key].{mode}(value)")
         dtype = interpreters[type(self._x)].dtype_of(self._x)
-        if dtype.kind == "b" and mode != "set" or dtype.kind == "c" and mode in ("min", "max"):
+        if (dtype.kind == "b" and mode != "set") or (dtype.kind == "c" and mode in ("min", "max")):
             raise TypeError(f"at: {mode} is not defined for {dtype}; cast the array with tl.astype, or use set")
         return call("index_update", self._x, value, *self._indices, key=self._spec, mode=mode)
 

@@ -1,4 +1,4 @@
-"""Linear algebra: the linalg extension of the array API standard, and the matrix functions beside it. Leading axes are batches."""
+"""Linear algebra: the linalg extension of the array API standard, and matrix functions beside it. Leading axes are batches."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from trellis.typing import AnyArray, Axis, DTypeLike
 
 __all__ = [
     "cholesky", "cross", "det", "diagonal", "eig", "eigh", "eigvals", "eigvalsh", "expm", "inv", "logm", "lstsq", "matmul",
-    "matrix_norm", "matrix_power", "matrix_rank", "matrix_transpose", "outer", "pinv", "qr", "slogdet", "solve", "solve_triangular",
-    "sqrtm", "svd", "svdvals", "tensordot", "trace", "vecdot", "vector_norm",
+    "matrix_norm", "matrix_power", "matrix_rank", "matrix_transpose", "outer", "pinv", "qr", "slogdet", "solve",
+    "solve_triangular", "sqrtm", "svd", "svdvals", "tensordot", "trace", "vecdot", "vector_norm",
 ]  # fmt: skip
 
 
@@ -188,8 +188,12 @@ def solve(x1: AnyArray, x2: AnyArray, /) -> AnyArray:
     return call("solve", x1, x2)
 
 
-def solve_triangular(x1: AnyArray, x2: AnyArray, /, *, lower: bool = False, trans: str = "N", unit_diagonal: bool = False) -> AnyArray:
-    """Solve x1 @ y = x2 for a triangular `x1`, of which the other half is not read; `trans` "T" or "C" solves with its (conjugate) transpose.
+def solve_triangular(
+    x1: AnyArray, x2: AnyArray, /, *, lower: bool = False, trans: str = "N", unit_diagonal: bool = False
+) -> AnyArray:
+    """Solve x1 @ y = x2 for a triangular `x1`, of which the other half is not read.
+
+    `trans` "T" or "C" solves with its transpose or conjugate transpose.
 
     >>> import trellis as tl
     >>> tl.linalg.solve_triangular(tl.asarray([[2.0, 0.0], [2.0, 4.0]]), tl.asarray([2.0, 6.0]), lower=True)

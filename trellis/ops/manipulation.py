@@ -11,8 +11,8 @@ from trellis.ops.arguments import axes, choice, integer, one_axis
 from trellis.typing import AnyArray, Axis, Operand, Shape
 
 __all__ = [
-    "broadcast_arrays", "broadcast_shapes", "broadcast_to", "concat", "diag", "expand_dims", "flip", "kron", "meshgrid", "moveaxis",
-    "pad", "permute_dims", "repeat", "reshape", "roll", "squeeze", "stack", "tile", "tril", "triu", "unstack",
+    "broadcast_arrays", "broadcast_shapes", "broadcast_to", "concat", "diag", "expand_dims", "flip", "kron", "meshgrid",
+    "moveaxis", "pad", "permute_dims", "repeat", "reshape", "roll", "squeeze", "stack", "tile", "tril", "triu", "unstack",
 ]  # fmt: skip
 
 
@@ -115,7 +115,9 @@ def broadcast_shapes(*shapes: tuple[int | None, ...]) -> tuple[int | None, ...]:
             if size == 1 or size == known:
                 continue
             if known != 1 and known is not None and size is not None:
-                raise ValueError(f"broadcast_shapes: {' and '.join(map(str, shapes))} do not broadcast: {known} and {size} at axis {-i}")
+                raise ValueError(
+                    f"broadcast_shapes: {' and '.join(map(str, shapes))} do not broadcast: {known} and {size} at axis {-i}"
+                )
             result[-i] = size if known == 1 else known if size is None else size
     return tuple(result)
 
@@ -275,11 +277,13 @@ def _pad_width(x: AnyArray, pad_width: Any) -> Any:
     ndim = arguments.rank(x)
     if isinstance(pad_width, int):
         pad_width = (pad_width, pad_width)
-    pairs = tuple(tuple(p) if hasattr(p, "__iter__") else p for p in pad_width)
+    pairs: tuple[Any, ...] = tuple(tuple(p) if hasattr(p, "__iter__") else p for p in pad_width)
     if len(pairs) == 2 and not isinstance(pairs[0], tuple):
         pairs = (pairs,) * (1 if ndim is None else ndim)
     if ndim is not None and (len(pairs) != ndim or any(not isinstance(p, tuple) or len(p) != 2 for p in pairs)):
-        raise ValueError(f"pad: pad_width={pad_width!r} does not fit an array of {ndim} dimensions; give one (before, after) pair an axis")
+        raise ValueError(
+            f"pad: pad_width={pad_width!r} does not fit an array of {ndim} dimensions; give one (before, after) pair an axis"
+        )
     if any(n < 0 for p in pairs for n in p):
         raise ValueError(f"pad: pad_width={pad_width!r} is negative somewhere; use indexing to cut")
     return pairs

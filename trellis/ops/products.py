@@ -10,7 +10,9 @@ __all__ = ["allclose", "array_equal", "einsum", "log_softmax", "softmax"]
 
 
 def einsum(equation: str, /, *arrays: AnyArray) -> AnyArray:
-    """Sum of products by an equation such as "bij,bjk->bik"; "..." stands for any axes, without "->" letters that occur once stay.
+    """Sum of products by an equation such as "bij,bjk->bik".
+
+    "..." stands for any axes; without "->" the letters that occur once stay.
 
     >>> import trellis as tl
     >>> tl.einsum("ij,j->i", tl.asarray([[1, 2], [3, 4]]), tl.asarray([1, 10]))

@@ -136,7 +136,9 @@ def cumulative_sum(
     >>> tl.cumulative_sum(tl.asarray([1, 2, 3]), include_initial=True)
     Array([0, 1, 3, 6], dtype=int64, backend='numpy', device='cpu')
     """
-    return call("cumulative_sum", x, axis=axes("cumulative_sum", axis), dtype=optional_dtype(dtype), include_initial=include_initial)
+    return call(
+        "cumulative_sum", x, axis=axes("cumulative_sum", axis), dtype=optional_dtype(dtype), include_initial=include_initial
+    )
 
 
 def cumulative_prod(
@@ -148,10 +150,14 @@ def cumulative_prod(
     >>> tl.cumulative_prod(tl.asarray([1, 2, 3]))
     Array([1, 2, 6], dtype=int64, backend='numpy', device='cpu')
     """
-    return call("cumulative_prod", x, axis=axes("cumulative_prod", axis), dtype=optional_dtype(dtype), include_initial=include_initial)
+    return call(
+        "cumulative_prod", x, axis=axes("cumulative_prod", axis), dtype=optional_dtype(dtype), include_initial=include_initial
+    )
 
 
-def diff(x: AnyArray, /, *, axis: int = -1, n: int = 1, prepend: AnyArray | None = None, append: AnyArray | None = None) -> AnyArray:
+def diff(
+    x: AnyArray, /, *, axis: int = -1, n: int = 1, prepend: AnyArray | None = None, append: AnyArray | None = None
+) -> AnyArray:
     """The n-th difference of neighbours along `axis`.
 
     >>> import trellis as tl
@@ -188,7 +194,9 @@ def quantile(x: AnyArray, q: Any, /, *, axis: Axis = None, keepdims: bool = Fals
     >>> tl.quantile(tl.asarray([0.0, 1.0, 2.0]), tl.asarray([0.25, 0.5]))
     Array([0.5, 1. ], dtype=float32, backend='numpy', device='cpu')
     """
-    return call("quantile", x, q, axis=axes("quantile", axis), keepdims=keepdims, method=choice("quantile", "method", method, _METHODS))
+    return call(
+        "quantile", x, q, axis=axes("quantile", axis), keepdims=keepdims, method=choice("quantile", "method", method, _METHODS)
+    )
 
 
 def percentile(x: AnyArray, q: Any, /, *, axis: Axis = None, keepdims: bool = False, method: str = "linear") -> AnyArray:

@@ -186,9 +186,13 @@ def bincount(x: AnyArray, /, *, weights: AnyArray | None = None, minlength: int 
     return call("bincount", x, weights, minlength=integer("bincount", "minlength", minlength), length=length)
 
 
-def histogram(x: AnyArray, /, bins: int | AnyArray = 10, *, range: tuple[float, float] | None = None, weights: AnyArray | None = None,
-              density: bool = False) -> Histogram:  # fmt: skip
-    """Counts of the flattened `x` in `bins` equal bins over `range`, or between given edges; the last bin includes its right edge.
+def histogram(
+    x: AnyArray, /, bins: int | AnyArray = 10, *,
+    range: tuple[float, float] | None = None, weights: AnyArray | None = None, density: bool = False,
+) -> Histogram:  # fmt: skip
+    """Counts of the flattened `x` in `bins` equal bins over `range`, or between given edges.
+
+    The last bin includes its right edge.
 
     >>> import trellis as tl
     >>> tl.histogram(tl.asarray([0.0, 0.1, 1.0]), 2).counts

@@ -96,9 +96,7 @@ def i0(x: Operand, /) -> AnyArray:
     return interpreters[type(x)].i0(x)
 
 
-def isclose(
-    x1: Operand, x2: Operand, /, *, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False
-) -> AnyArray:
+def isclose(x1: Operand, x2: Operand, /, *, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False) -> AnyArray:
     """True where abs(x1 - x2) <= atol + rtol * abs(x2).
 
     >>> import trellis as tl
@@ -128,9 +126,7 @@ def logit(x: Operand, /) -> AnyArray:
     return interpreters[type(x)].logit(x)
 
 
-def nan_to_num(
-    x: Operand, /, *, nan: float = 0.0, posinf: float | None = None, neginf: float | None = None
-) -> AnyArray:
+def nan_to_num(x: Operand, /, *, nan: float = 0.0, posinf: float | None = None, neginf: float | None = None) -> AnyArray:
     """Replace NaN by `nan` and the infinities by `posinf` and `neginf`, by default the largest finite numbers.
 
     >>> import trellis as tl

@@ -19,7 +19,9 @@ def value_and_grad(function: Callable[[Flat], tuple[Any, Any]], leaves: Flat) ->
     return value, aux, _conjugated(grads)
 
 
-def vjp(function: Callable[[Flat], tuple[Flat, Any]], leaves: Flat, keep_graph: bool = False) -> tuple[Flat, Any, Callable[[Flat], Flat]]:
+def vjp(
+    function: Callable[[Flat], tuple[Flat, Any]], leaves: Flat, keep_graph: bool = False
+) -> tuple[Flat, Any, Callable[[Flat], Flat]]:
     outputs, pullback, aux = jax.vjp(function, leaves, has_aux=True)
     return outputs, aux, lambda cotangents: _conjugated(pullback(_conjugated(cotangents))[0])
 
@@ -42,9 +44,7 @@ def stop_gradient(x: Any, *, preserve_type: bool) -> Any:
 
 
 def custom_gradient(function: Callable[[Flat], Any], rule: Callable[[Flat, Any, Any], Flat], leaves: Flat) -> Any:
-    @jax.custom_vjp
-    def run(inputs: Flat) -> Any:
-        return function(inputs)
+    run: Any = jax.custom_vjp(function)
 
     def forward(inputs: Flat) -> tuple[Any, Any]:
         output = run(inputs)  # not `function`: differentiated again, the output has the custom gradient too

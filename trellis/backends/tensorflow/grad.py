@@ -25,7 +25,9 @@ def value_and_grad(function: Callable[[Flat], tuple[Any, Any]], leaves: Flat) ->
     return value, aux, _dense(tape.gradient(value, inputs, unconnected_gradients=_ZERO))
 
 
-def vjp(function: Callable[[Flat], tuple[Flat, Any]], leaves: Flat, keep_graph: bool = False) -> tuple[Flat, Any, Callable[[Flat], Flat]]:
+def vjp(
+    function: Callable[[Flat], tuple[Flat, Any]], leaves: Flat, keep_graph: bool = False
+) -> tuple[Flat, Any, Callable[[Flat], Flat]]:
     inputs = [tf.identity(x) for x in leaves]
     with tf.GradientTape(persistent=True, watch_accessed_variables=False) as tape:
         tape.watch(inputs)
@@ -66,7 +68,9 @@ def _by_columns(function: Callable[[Flat], Flat], inputs: Flat, outputs: Flat) -
         columns.append([jvp(function, inputs, [*zeros[:j], units[k], *zeros[j + 1 :]])[1] for k in range(count)])
     return [
         [
-            tf.reshape(tf.stack([c[i] for c in columns[j]], -1), (*y.shape, *x.shape)) if columns[j] else tf.zeros((*y.shape, *x.shape), y.dtype)
+            tf.reshape(tf.stack([c[i] for c in columns[j]], -1), (*y.shape, *x.shape))
+            if columns[j]
+            else tf.zeros((*y.shape, *x.shape), y.dtype)
             for j, x in enumerate(inputs)
         ]
         for i, y in enumerate(outputs)

@@ -37,7 +37,9 @@ def value_and_grad(function: Callable[[Flat], tuple[Any, Any]], leaves: Flat) ->
     return value.detach(), _detached(aux), list(grads)
 
 
-def vjp(function: Callable[[Flat], tuple[Flat, Any]], leaves: Flat, keep_graph: bool = False) -> tuple[Flat, Any, Callable[[Flat], Flat]]:
+def vjp(
+    function: Callable[[Flat], tuple[Flat, Any]], leaves: Flat, keep_graph: bool = False
+) -> tuple[Flat, Any, Callable[[Flat], Flat]]:
     if _in_transform():
         carried = _Carried(function)
         outputs, pullback, tensors = torch.func.vjp(carried, leaves, has_aux=True)
@@ -139,7 +141,9 @@ def _by_columns(function: Callable[[Flat], Flat], leaves: Flat, outputs: Flat) -
             columns[j].append(jvp(function, leaves, tangents)[1])
     return [
         [
-            torch.stack([column[i] for column in columns[j]], -1).reshape(*y.shape, *x.shape) if x.numel() else y.new_zeros((*y.shape, *x.shape))
+            torch.stack([column[i] for column in columns[j]], -1).reshape(*y.shape, *x.shape)
+            if x.numel()
+            else y.new_zeros((*y.shape, *x.shape))
             for j, x in enumerate(leaves)
         ]
         for i, y in enumerate(outputs)
