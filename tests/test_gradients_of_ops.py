@@ -1,0 +1,190 @@
+"""Gradients of every differentiable function: against finite differences, to second order, and the backends against each other.
+
+Each row of the table is a map f from arrays to arrays. Checked are, along a random direction v and with random weights u:
+the derivative in the direction v (tl.jvp) and its transpose (tl.vjp) by <u, J v> = <J^T u, v>; the first against differences of
+f; the gradient of a number made of f's results, and the derivative of that gradient along v, backward and forward, against
+differences of the gradient. Of complex arrays the gradient is d/dRe + i d/dIm, so that <a, b> is the real part of sum(conj(a) b).
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+from gradient_cases import CASES, NOT_DIFFERENTIABLE, Case
+from helpers import BACKENDS, make, to_numpy
+
+import trellis as tl
+
+_IDS = [c.name for c in CASES]
+_STEP = 1e-4
+
+# (backend, case) -> why the framework has no derivative there: it must say so, and not return a number.
+MISSING: dict[tuple[str, str], str] = {}
+
+
+# ---- the one comparison ----------------------------------------------------------------------------------------------------------
+def agree(actual: Sequence[Any], expected: Sequence[Any], tolerance: float, *, least: float = 0.0) -> None:
+    """Shapes, dtypes, and values: the largest difference, relative to the largest value (or `least`, if that is more)."""
+    found, wanted = [to_numpy(a) for a in actual], [to_numpy(e) for e in expected]
+    assert [(a.shape, a.dtype) for a in found] == [(e.shape, e.dtype) for e in wanted]
+    size = max([least, *(float(np.abs(e).max(initial=0.0)) for e in wanted)])
+    error = max(float(np.abs(a - e).max(initial=0.0)) for a, e in zip(found, wanted))
+    assert error <= tolerance * size, f"off by {error:.3g} where the largest is {size:.3g}\n{found}\n{wanted}"
+
+
+# ---- a case as a function of the arrays that it is differentiated by -------------------------------------------------------------
+def leaves_of(result: Any) -> list[Any]:
+    if isinstance(result, (tuple, list)):
+        return [leaf for part in result for leaf in leaves_of(part)]
+    return [tl.to_native(result)]
+
+
+def arrays_of(case: Case) -> list[Any]:
+    return [case.arrays[i] for i in case.positions]
+
+
+def function_of(backend: str, case: Case) -> Callable[..., list[Any]]:
+    constants = [make(backend, a) for a in case.arrays]
+
+    def function(*leaves: Any) -> list[Any]:
+        arrays = list(constants)
+        for i, leaf in zip(case.positions, leaves):
+            arrays[i] = leaf
+        return leaves_of(case.run(*arrays))
+
+    return function
+
+
+def random_like(arrays: Sequence[Any], seed: int, hermitian: bool = False) -> list[Any]:
+    rng, made = np.random.default_rng(seed), []
+    for a in arrays:
+        r = rng.normal(size=a.shape) + (1j * rng.normal(size=a.shape) if a.dtype.kind == "c" else 0)
+        r = np.asarray(r, a.dtype)
+        made.append((r + np.conj(np.swapaxes(r, -1, -2))) / 2 if hermitian else r)
+    return made
+
+
+def inner(xs: Sequence[Any], ys: Sequence[Any]) -> float:
+    return sum(float(np.sum(np.real(np.conj(to_numpy(x)) * to_numpy(y)))) for x, y in zip(xs, ys))
+
+
+def traced_inner(xs: Sequence[Any], ys: Sequence[Any]) -> Any:
+    """The same as an array that can be differentiated."""
+    return functools.reduce(tl.add, (tl.sum(tl.real(tl.conj(x) * y)) for x, y in zip(xs, ys)))
+
+
+def moved(case: Case, backend: str, direction: Sequence[Any], step: float) -> list[Any]:
+    return [make(backend, x + step * v) for x, v in zip(arrays_of(case), direction)]
+
+
+def direction_of(case: Case) -> list[Any]:
+    return random_like(arrays_of(case), 1, case.hermitian)
+
+
+def loss_of(backend: str, case: Case) -> Callable[..., Any]:
+    """A number that depends on every element of every result, with second derivatives even if f is linear."""
+    function = function_of(backend, case)
+
+    def loss(*leaves: Any) -> Any:
+        outputs = function(*leaves)
+        weights = [make(backend, w) for w in random_like([np.empty(tuple(y.shape), _dtype(y)) for y in outputs], 2)]
+        return traced_inner([w + 0.5 * y for w, y in zip(weights, outputs)], outputs)
+
+    return loss
+
+
+def _dtype(x: Any) -> str:
+    return "complex128" if tl.asarray(x).dtype.kind == "c" else "float64"
+
+
+@functools.cache
+def gradient(backend: str, case: Case, step: float = 0.0) -> list[Any]:
+    """Of the loss, at the arrays moved by `step` along the direction; by all arrays at once."""
+    at = moved(case, backend, direction_of(case), step)
+    return [to_numpy(g) for g in tl.grad(loss_of(backend, case), argnums=tuple(range(len(at))))(*at)]
+
+
+# ---- the tests -------------------------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize("case", CASES, ids=_IDS)
+def test_first_order(backend: str, case: Case) -> None:
+    """Forward against differences of fourth order, backward against forward."""
+    if (backend, case.name) in MISSING:
+        pytest.skip(f"asserted to raise in test_missing: {MISSING[backend, case.name]}")
+    function, direction = function_of(backend, case), direction_of(case)
+    at, v = moved(case, backend, direction, 0.0), [make(backend, d) for d in direction]
+
+    outputs, change = tl.jvp(function, tuple(at), tuple(v))
+    agree(outputs, function(*at), 1e-12)
+    near = [[to_numpy(y) for y in function(*moved(case, backend, direction, k * _STEP))] for k in (-2, -1, 1, 2)]
+    expected = [(a - 8 * b + 8 * c - d) / (12 * _STEP) for a, b, c, d in zip(*near)]
+    agree(change, expected, case.tolerance, least=1.0)
+
+    u = random_like([to_numpy(y) for y in outputs], 3)
+    values, pullback = tl.vjp(function, *at)
+    agree(values, outputs, 1e-12)
+    back = pullback([make(backend, w) for w in u])
+    agree(back, back, 0.0)
+    assert [(to_numpy(g).shape, to_numpy(g).dtype) for g in back] == [(x.shape, x.dtype) for x in arrays_of(case)]
+    along, across = inner(u, change), inner(back, direction)
+    assert abs(along - across) <= 1e-10 * max(1.0, *(float(np.abs(to_numpy(c)).max(initial=0.0)) for c in change))
+
+
+@pytest.mark.parametrize("case", CASES, ids=_IDS)
+def test_second_order(backend: str, case: Case) -> None:
+    """The gradient along a direction, differentiated backward and forward, against differences of the gradient."""
+    if (backend, case.name) in MISSING:
+        pytest.skip(f"asserted to raise in test_missing: {MISSING[backend, case.name]}")
+    loss, direction = loss_of(backend, case), direction_of(case)
+    at, v = moved(case, backend, direction, 0.0), [make(backend, d) for d in direction]
+    every = tuple(range(len(at)))
+
+    up, down = gradient(backend, case, _STEP / 10), gradient(backend, case, -_STEP / 10)
+    expected = [(a - b) / (2 * _STEP / 10) for a, b in zip(up, down)]
+    backward = tl.grad(lambda *xs: traced_inner(tl.grad(loss, argnums=every)(*xs), v), argnums=every)(*at)
+    agree(backward, expected, 100 * case.tolerance, least=1.0)
+    first, forward = tl.jvp(tl.grad(loss, argnums=every), tuple(at), tuple(v))
+    agree(first, gradient(backend, case), 1e-11)
+    agree(forward, backward, 1e-9, least=1.0)
+
+
+@pytest.mark.parametrize("case", CASES, ids=_IDS)
+def test_backends_agree(case: Case) -> None:
+    """NumPy's gradient is JAX's to 1e-12, those of the others to 1e-10, relative to the largest."""
+    if "jax" not in BACKENDS:
+        pytest.skip("JAX is not installed: nothing to compare with")
+    reference = next(b for b in ("jax", "torch", "numpy") if (b, case.name) not in MISSING)
+    for backend in BACKENDS:
+        if (backend, case.name) not in MISSING:
+            agree(gradient(backend, case), gradient(reference, case), case.agreement or (1e-12 if backend == "numpy" else 1e-10))
+
+
+@pytest.mark.parametrize(("name", "of"), list(MISSING))
+def test_missing(name: str, of: str) -> None:
+    """Where a framework has no derivative the call raises."""
+    if name not in BACKENDS:
+        pytest.skip(f"{name} is not installed")
+    case = next(c for c in CASES if c.name == of)
+    with pytest.raises((NotImplementedError, LookupError, RuntimeError)):
+        gradient(name, case)
+
+
+def test_every_function_is_differentiated() -> None:
+    """A public array function without a row, and without a reason not to have one, fails here, by name."""
+    from trellis.ops import (
+        comparison, conversion, creation, elementwise, fft, indexing, linalg, manipulation, products, reduction, searching, special,
+    )  # fmt: skip
+
+    modules = (
+        comparison, conversion, creation, elementwise, fft, indexing, linalg, manipulation, products, reduction, searching, special,
+    )  # fmt: skip
+    public = {name for module in modules for name in module.__all__}
+    covered = {c.op for c in CASES} | {"at"}
+    constant = {name for names in NOT_DIFFERENTIABLE.values() for name in names}
+    assert sorted(public - covered - constant) == []
+    assert sorted(constant - public) == []
+    assert sorted(constant & covered) == []
+    assert len(covered) >= 150
