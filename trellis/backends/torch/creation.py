@@ -83,15 +83,11 @@ def linspace(*, start: Any, stop: Any, num: int, endpoint: bool, dtype: DType, d
     first, last = (_filled((), v, compute, place) for v in (start, stop))
     intervals = num - 1 if endpoint else num
     fraction = torch.arange(num, dtype=torch.float64, device=place) / max(intervals, 1)
-    # from both ends, so that the last is exact and huge ranges do not overflow
-    points = torch.where(fraction < 0.5, first + fraction * _span(first, last), last - (1 - fraction) * _span(first, last))
+    half = last / 2 - first / 2  # half, so that huge ranges do not overflow; from both ends, so that the last is exact
+    points = torch.where(fraction < 0.5, first + 2 * fraction * half, last - 2 * (1 - fraction) * half)
     if wanted in INTEGER or wanted in UNSIGNED:
         points = points.floor()
     return points.to(wanted)
-
-
-def _span(first: torch.Tensor, last: torch.Tensor) -> torch.Tensor:
-    return last - first
 
 
 def eye(*, n_rows: int, n_cols: int, k: int, dtype: DType, device: Any) -> torch.Tensor:

@@ -21,7 +21,7 @@ __all__ = [
 ]  # fmt: skip
 
 _index_select = unsigned.moving(torch.index_select)
-_gather = unsigned.moving(torch.take_along_dim)
+_gather = unsigned.moving(torch.gather)
 
 
 def _positions(indices: torch.Tensor, size: int) -> torch.Tensor:
@@ -43,8 +43,11 @@ def take(x: torch.Tensor, indices: torch.Tensor, *, axis: int | None) -> torch.T
 
 def take_along_axis(x: torch.Tensor, indices: torch.Tensor, *, axis: int) -> torch.Tensor:
     (along,) = positive_axes("take_along_axis", x, axis)
+    # torch.take_along_dim would broadcast too, but takes indices that are out of range modulo the size
+    other = torch.broadcast_shapes(*((*y.shape[:along], 1, *y.shape[along + 1 :]) for y in (x, indices)))
+    wide, places = (y.expand(*other[:along], y.shape[along], *other[along + 1 :]) for y in (x, indices))
     try:
-        return _gather(x, _positions(indices, x.shape[along]), along)
+        return _gather(wide, along, _positions(places, x.shape[along]))
     except RuntimeError as error:
         if "out of bounds" not in str(error):
             raise

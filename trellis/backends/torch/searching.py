@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from trellis.backends.torch.convert import COMPLEX, INTEGER, UNSIGNED, check_rank, promoted, weak
+from trellis.backends.torch.convert import COMPLEX, FLOAT, INTEGER, UNSIGNED, check_rank, promoted, weak
 from trellis.backends.torch.reduction import check_not_empty
 from trellis.backends.torch.unsigned import ordered
 
@@ -51,7 +51,12 @@ def searchsorted(x1: torch.Tensor, x2: Any, sorter: torch.Tensor | None, *, side
         edges, values = promoted("less", x1, x2)
     _check_order("searchsorted", edges)
     order = None if sorter is None else sorter.to(torch.int64).contiguous()
-    return torch.searchsorted(ordered(edges).contiguous(), ordered(values).contiguous(), side=side, sorter=order)
+    places = torch.searchsorted(ordered(edges).contiguous(), ordered(values).contiguous(), side=side, sorter=order)
+    if side == "right" or edges.dtype not in FLOAT:
+        return places
+    return torch.where(
+        torch.isnan(values), torch.sum(~torch.isnan(edges)), places
+    )  # torch puts NaN behind the NaN that are there
 
 
 def sort(x: torch.Tensor, *, axis: int, descending: bool, stable: bool) -> torch.Tensor:
