@@ -486,7 +486,11 @@ PLAIN: list[tuple[str, Function, Any]] = [
     ("operators", lambda x: (2 * x + x / 3 - 1 / (x * x + 1) + x**2 + 2.0**x + abs(x) - (-x) + x % 0.7).sum(), A),
     ("ndarray left", lambda x: (B2 * x + B2 @ x.T @ A - B2 / (x + 9)).sum(), A),
     ("NumPy scalar left", lambda x: (np.float64(2.0) * x).mean(), A),
-    ("methods", lambda x: x.T.dot(x).reshape(-1).max() + x.ravel().min() + x.flatten()[3] + x.var() + x.std(axis=1, ddof=1).prod(), A),
+    (
+        "methods",
+        lambda x: x.T.dot(x).reshape(-1).max() + x.ravel().min() + x.flatten()[3] + x.var() + x.std(axis=1, ddof=1).prod(),
+        A,
+    ),
     ("more methods", lambda x: (x.transpose(1, 0).swapaxes(0, 1).clip(-1, 1) * x.cumsum(axis=1)).astype(float).copy().mean(), A),
     ("attributes", lambda x: x.sum() * x.ndim * x.size * x.shape[0] * x.dtype.itemsize + x.real.sum() + x.imag.sum(), A),
     ("rebinding", lambda x: _rebound(x), A),
@@ -495,22 +499,87 @@ PLAIN: list[tuple[str, Function, Any]] = [
     ("condition", lambda x: x.sum() ** 2 if x[0, 0] < 100 and float(x[0, 1]) < 100 else x.sum(), A),
     ("reduce", lambda x: np.add.reduce(x, axis=1).max() + np.maximum.reduce(x).sum() + np.add.accumulate(x[0])[2], A),
     ("outer", lambda x: np.multiply.outer(x[0], x[1]).sum() + np.outer(x[0], x[1]).max(), A),
-    ("stacking", lambda x: (np.stack([x, x * 2]) * np.vstack([x, x]).reshape(2, 3, 4)).sum() + np.hstack([x, x])[0, 5] + np.concatenate([x[0], [1.0]]).sum(), A),
-    ("statistics", lambda x: np.median(x) + np.percentile(x, 30.0) + np.average(x, axis=0, weights=np.arange(3.0)).sum() + np.ptp(x) + np.cov(x)[0, 1], A),
+    (
+        "stacking",
+        lambda x: (
+            (np.stack([x, x * 2]) * np.vstack([x, x]).reshape(2, 3, 4)).sum()
+            + np.hstack([x, x])[0, 5]
+            + np.concatenate([x[0], [1.0]]).sum()
+        ),
+        A,
+    ),
+    (
+        "statistics",
+        lambda x: (
+            np.median(x)
+            + np.percentile(x, 30.0)
+            + np.average(x, axis=0, weights=np.arange(3.0)).sum()
+            + np.ptp(x)
+            + np.cov(x)[0, 1]
+        ),
+        A,
+    ),
     ("where", lambda x: np.sum(np.where(x > 0, x**2, np.sin(x))) + np.maximum(x, 0).sum() + np.clip(x, -0.5, None).sum(), A),
-    ("einsum", lambda x: np.einsum("ij,kj->ik", x, x).sum() + np.tensordot(x, x, 2) + np.inner(x, x).sum() + np.vdot(x, x) + np.dot(x[0], x[1]), A),
-    ("linalg", lambda x: np.linalg.det(x) + np.linalg.inv(x).sum() + np.linalg.norm(x) + np.linalg.slogdet(x)[1] + np.linalg.solve(x, x[0]).sum() + np.trace(x), M4),
-    ("decompositions", lambda x: np.linalg.eigvalsh(x + x.T)[0] + np.linalg.svd(x, compute_uv=False)[1] + abs(np.linalg.qr(x)[1]).sum() + np.linalg.cholesky(x @ x.T).sum(), M4),
+    (
+        "einsum",
+        lambda x: (
+            np.einsum("ij,kj->ik", x, x).sum() + np.tensordot(x, x, 2) + np.inner(x, x).sum() + np.vdot(x, x) + np.dot(x[0], x[1])
+        ),
+        A,
+    ),
+    (
+        "linalg",
+        lambda x: (
+            np.linalg.det(x)
+            + np.linalg.inv(x).sum()
+            + np.linalg.norm(x)
+            + np.linalg.slogdet(x)[1]
+            + np.linalg.solve(x, x[0]).sum()
+            + np.trace(x)
+        ),
+        M4,
+    ),
+    (
+        "decompositions",
+        lambda x: (
+            np.linalg.eigvalsh(x + x.T)[0]
+            + np.linalg.svd(x, compute_uv=False)[1]
+            + abs(np.linalg.qr(x)[1]).sum()
+            + np.linalg.cholesky(x @ x.T).sum()
+        ),
+        M4,
+    ),
     ("fft", lambda x: np.abs(np.fft.fft(x)).sum() + np.abs(np.fft.rfft2(x)).sum() + np.fft.irfft(np.fft.rfft(x), 4).max(), A),
-    ("shapes", lambda x: (np.moveaxis(x[None], 0, -1).squeeze(-1) * np.roll(np.flip(x, 0), 1, axis=1) * np.tile(x[:1], (3, 1))).sum() + np.repeat(x, 2).max(), A),
+    (
+        "shapes",
+        lambda x: (
+            (np.moveaxis(x[None], 0, -1).squeeze(-1) * np.roll(np.flip(x, 0), 1, axis=1) * np.tile(x[:1], (3, 1))).sum()
+            + np.repeat(x, 2).max()
+        ),
+        A,
+    ),
     ("padding", lambda x: (np.pad(x, 1) ** 2).sum() + np.diff(x).max() + np.atleast_3d(x).sum() + np.expand_dims(x, 0).sum(), A),
     ("split", lambda x: sum((i + 1) * part.sum() ** 2 for i, part in enumerate(np.split(x, 2, axis=1))), A),
-    ("other ufuncs", lambda x: (np.cbrt(x) + np.exp2(x) + np.deg2rad(x) + np.fmax(x, 0.1) + np.logaddexp2(x, 1.0) + np.float_power(abs(x), 2.5)).sum(), A),
+    (
+        "other ufuncs",
+        lambda x: (
+            np.cbrt(x) + np.exp2(x) + np.deg2rad(x) + np.fmax(x, 0.1) + np.logaddexp2(x, 1.0) + np.float_power(abs(x), 2.5)
+        ).sum(),
+        A,
+    ),
     ("sinc", lambda x: np.sinc(x).sum() + np.trapezoid(x[0], dx=0.5) + np.interp(x[0, 0], np.array([-5.0, 5.0]), x[1, :2]), A),
-    ("indices", lambda x: np.take(x, [2, 0], axis=1).sum() + np.take_along_axis(x, np.argsort(x, axis=1), axis=1)[:, 0].sum() + x.argmax() * x.sum(), A),
+    (
+        "indices",
+        lambda x: (
+            np.take(x, [2, 0], axis=1).sum()
+            + np.take_along_axis(x, np.argsort(x, axis=1), axis=1)[:, 0].sum()
+            + x.argmax() * x.sum()
+        ),
+        A,
+    ),
     ("likes", lambda x: (np.zeros_like(x) + np.ones_like(x) * x + np.full_like(x, 3.0)).sum(), A),
     ("sort", lambda x: (np.sort(x, axis=None) * np.arange(12.0)).sum() + np.cumprod(x[0])[3] + np.prod(x, axis=0).sum(), A),
-]  # fmt: skip
+]
 
 
 def _rebound(x: Any) -> Any:

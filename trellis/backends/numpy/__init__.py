@@ -1,8 +1,10 @@
 """NumPy as an interpreter. Results are arrays or NumPy scalars (0-d), as NumPy itself gives them; both are operands."""
 
 from trellis.backends.numpy import (
+    control,
     creation,
     elementwise,
+    exponentials,
     fft,
     grad,
     indexing,
@@ -16,4 +18,4 @@ from trellis.backends.numpy import (
 )  # fmt: skip
 
 name = "numpy"
-modules = (meta, elementwise, creation, manipulation, reduction, searching, indexing, linalg, fft, random, special, grad)
+modules = (meta, elementwise, creation, manipulation, reduction, searching, indexing, linalg, fft, random, special, exponentials, grad, control)

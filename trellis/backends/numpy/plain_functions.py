@@ -64,9 +64,20 @@ def _mean(op: str) -> Row:
 
 
 def _spread(op: str) -> Row:
-    def run(a: Any, axis: Any = None, dtype: Any = None, out: Any = None, ddof: Any = 0, keepdims: Any = False, *, correction: Any = None) -> Any:
+    def run(
+        a: Any,
+        axis: Any = None,
+        dtype: Any = None,
+        out: Any = None,
+        ddof: Any = 0,
+        keepdims: Any = False,
+        *,
+        correction: Any = None,
+    ) -> Any:
         a = _array(a) if dtype is None else tl.astype(_array(a), _dtype(dtype))
-        return getattr(tl, op)(a, axis=_axes(axis), correction=ddof if correction is None else correction, keepdims=bool(keepdims))
+        return getattr(tl, op)(
+            a, axis=_axes(axis), correction=ddof if correction is None else correction, keepdims=bool(keepdims)
+        )
 
     return run
 
@@ -79,7 +90,15 @@ def _running(op: str) -> Row:
 
 
 def _quantile(op: str) -> Row:
-    def run(a: Any, q: Any, axis: Any = None, out: Any = None, overwrite_input: bool = False, method: str = "linear", keepdims: bool = False) -> Any:
+    def run(
+        a: Any,
+        q: Any,
+        axis: Any = None,
+        out: Any = None,
+        overwrite_input: bool = False,
+        method: str = "linear",
+        keepdims: bool = False,
+    ) -> Any:
         a = _array(a)
         q = np.asarray(q, dtype=float)
         if op.endswith("percentile"):
@@ -166,7 +185,9 @@ def _round(a: Any, decimals: int = 0, out: Any = None) -> Any:
 
 
 def _full_like(value: Any) -> Row:
-    def run(a: Any, *given: Any, dtype: Any = None, order: str = "K", subok: bool = True, shape: Any = None, device: Any = None) -> Any:
+    def run(
+        a: Any, *given: Any, dtype: Any = None, order: str = "K", subok: bool = True, shape: Any = None, device: Any = None
+    ) -> Any:
         fill = given[0] if value is None else value
         shape = a.shape if shape is None else shape
         return np.full(shape, fill, a.dtype if dtype is None else dtype)
@@ -358,22 +379,33 @@ def _angle(z: Any, deg: bool = False) -> Any:
 
 _TABLE: dict[str, Row] = {
     **{op: _reduction(op) for op in ("max", "min", "all", "any", "nanmax", "nanmin")},
-    "amax": _reduction("max"), "amin": _reduction("min"), "count_nonzero": _reduction("count_nonzero"),
+    "amax": _reduction("max"),
+    "amin": _reduction("min"),
+    "count_nonzero": _reduction("count_nonzero"),
     **{op: _sum(op) for op in ("sum", "prod", "nansum", "nanprod")},
     **{op: _mean(op) for op in ("mean", "nanmean")},
     **{op: _spread(op) for op in ("var", "std", "nanvar", "nanstd")},
-    "cumsum": _running("cumulative_sum"), "cumprod": _running("cumulative_prod"),
+    "cumsum": _running("cumulative_sum"),
+    "cumprod": _running("cumulative_prod"),
     **{op: _quantile(op) for op in ("quantile", "percentile", "nanquantile", "nanpercentile")},
     **{op: _median(op) for op in ("median", "nanmedian")},
     **{op: _along(op) for op in ("sort", "argsort")},
     **{op: _position(op) for op in ("argmax", "argmin")},
-    "ptp": lambda a, axis=None, out=None, keepdims=False: tl.max(a, axis=axis, keepdims=keepdims) - tl.min(a, axis=axis, keepdims=keepdims),
+    "ptp": lambda a, axis=None, out=None, keepdims=False: (
+        tl.max(a, axis=axis, keepdims=keepdims) - tl.min(a, axis=axis, keepdims=keepdims)
+    ),
     "average": _average,
     "trapezoid": _trapezoid,
     "diff": lambda a, n=1, axis=-1, prepend=None, append=None: tl.diff(a, n=n, axis=axis, prepend=prepend, append=append),
-    "cov": lambda m, bias=False, *, ddof=None, aweights=None: tl.cov(m, correction=ddof if ddof is not None else int(not bias), weights=aweights),
+    "cov": lambda m, bias=False, *, ddof=None, aweights=None: tl.cov(
+        m, correction=ddof if ddof is not None else int(not bias), weights=aweights
+    ),
     "corrcoef": lambda x: tl.corrcoef(x),
-    "transpose": _transpose, "permute_dims": _transpose, "reshape": _reshape, "swapaxes": _swapaxes, "squeeze": _squeeze,
+    "transpose": _transpose,
+    "permute_dims": _transpose,
+    "reshape": _reshape,
+    "swapaxes": _swapaxes,
+    "squeeze": _squeeze,
     "matrix_transpose": lambda x: tl.matrix_transpose(x),
     "ravel": lambda a, order="C": _reshape(a, (-1,), order),
     "moveaxis": lambda a, source, destination: tl.moveaxis(a, source, destination),
@@ -381,54 +413,133 @@ _TABLE: dict[str, Row] = {
     "expand_dims": lambda a, axis: tl.expand_dims(_array(a), axis),
     "broadcast_to": lambda array, shape, subok=False: tl.broadcast_to(array, (shape,) if isinstance(shape, int) else shape),
     "broadcast_arrays": lambda *arrays, subok=False: tl.broadcast_arrays(*map(_array, arrays)),
-    "concatenate": _concatenate, "concat": _concatenate, "stack": _stack, "unstack": lambda x, /, *, axis=0: tl.unstack(x, axis=axis),
-    "vstack": _joined(2, lambda x: 0), "dstack": _joined(3, lambda x: 2), "hstack": _joined(1, lambda x: 0 if x.ndim == 1 else 1),
+    "concatenate": _concatenate,
+    "concat": _concatenate,
+    "stack": _stack,
+    "unstack": lambda x, /, *, axis=0: tl.unstack(x, axis=axis),
+    "vstack": _joined(2, lambda x: 0),
+    "dstack": _joined(3, lambda x: 2),
+    "hstack": _joined(1, lambda x: 0 if x.ndim == 1 else 1),
     "column_stack": lambda tup: tl.concat([tl.expand_dims(x, 1) if x.ndim == 1 else x for x in map(_array, tup)], axis=1),
     "append": lambda arr, values, axis=None: tl.concat([_array(arr), _array(values)], axis=axis),
-    "split": _split(True), "array_split": _split(False),
-    "flip": lambda m, axis=None: tl.flip(m, axis=axis), "fliplr": lambda m: tl.flip(m, axis=1), "flipud": lambda m: tl.flip(m, axis=0),
+    "split": _split(True),
+    "array_split": _split(False),
+    "flip": lambda m, axis=None: tl.flip(m, axis=axis),
+    "fliplr": lambda m: tl.flip(m, axis=1),
+    "flipud": lambda m: tl.flip(m, axis=0),
     "roll": lambda a, shift, axis=None: tl.roll(a, shift, axis=axis),
     "tile": lambda A, reps: tl.tile(A, (reps,) if isinstance(reps, int) else tuple(reps)),
     "repeat": lambda a, repeats, axis=None: tl.repeat(a, repeats if isinstance(repeats, int) else np.asarray(repeats), axis=axis),
-    "pad": _pad, "atleast_1d": _atleast(1), "atleast_2d": _atleast(2), "atleast_3d": _atleast(3),
+    "pad": _pad,
+    "atleast_1d": _atleast(1),
+    "atleast_2d": _atleast(2),
+    "atleast_3d": _atleast(3),
     "meshgrid": lambda *xi, copy=True, sparse=False, indexing="xy": tl.meshgrid(*map(_array, xi), indexing=indexing),
-    "tril": lambda m, k=0: tl.tril(m, k=k), "triu": lambda m, k=0: tl.triu(m, k=k), "diag": _diag, "diagonal": _diagonal,
-    "trace": lambda a, offset=0, axis1=0, axis2=1, dtype=None, out=None: tl.sum(_diagonal(a, offset, axis1, axis2), axis=-1, dtype=_dtype(dtype)),
+    "tril": lambda m, k=0: tl.tril(m, k=k),
+    "triu": lambda m, k=0: tl.triu(m, k=k),
+    "diag": _diag,
+    "diagonal": _diagonal,
+    "trace": lambda a, offset=0, axis1=0, axis2=1, dtype=None, out=None: tl.sum(
+        _diagonal(a, offset, axis1, axis2), axis=-1, dtype=_dtype(dtype)
+    ),
     "kron": lambda a, b: tl.kron(_array(a), _array(b)),
-    "where": _where, "clip": _clip, "round": _round, "around": _round, "sinc": _sinc, "angle": _angle, "interp": _interp,
-    "take": _take, "take_along_axis": lambda arr, indices, axis=-1: tl.take_along_axis(arr, indices, axis=axis),
-    "compress": lambda condition, a, axis=None, out=None: tl.take(_flat(a) if axis is None else a, np.flatnonzero(condition), axis=axis or 0),
-    "real": lambda val: tl.real(val), "imag": lambda val: tl.imag(val), "i0": lambda x: tl.i0(x),
+    "where": _where,
+    "clip": _clip,
+    "round": _round,
+    "around": _round,
+    "sinc": _sinc,
+    "angle": _angle,
+    "interp": _interp,
+    "take": _take,
+    "take_along_axis": lambda arr, indices, axis=-1: tl.take_along_axis(arr, indices, axis=axis),
+    "compress": lambda condition, a, axis=None, out=None: tl.take(
+        _flat(a) if axis is None else a, np.flatnonzero(condition), axis=axis or 0
+    ),
+    "real": lambda val: tl.real(val),
+    "imag": lambda val: tl.imag(val),
+    "i0": lambda x: tl.i0(x),
     "nan_to_num": lambda x, copy=True, nan=0.0, posinf=None, neginf=None: tl.nan_to_num(x, nan=nan, posinf=posinf, neginf=neginf),
-    "dot": _dot, "inner": _inner, "vdot": lambda a, b, /: tl.vecdot(_flat(a), _flat(b)), "outer": lambda a, b, out=None: tl.outer(_flat(a), _flat(b)),
-    "tensordot": _tensordot, "einsum": _einsum, "cross": lambda a, b, axis=-1: tl.linalg.cross(_array(a), _array(b), axis=axis),
-    "copy": lambda a, order="K", subok=False: a, "asarray": _asarray, "array": _asarray, "ascontiguousarray": _asarray,
+    "dot": _dot,
+    "inner": _inner,
+    "vdot": lambda a, b, /: tl.vecdot(_flat(a), _flat(b)),
+    "outer": lambda a, b, out=None: tl.outer(_flat(a), _flat(b)),
+    "tensordot": _tensordot,
+    "einsum": _einsum,
+    "cross": lambda a, b, axis=-1: tl.linalg.cross(_array(a), _array(b), axis=axis),
+    "copy": lambda a, order="K", subok=False: a,
+    "asarray": _asarray,
+    "array": _asarray,
+    "ascontiguousarray": _asarray,
     "astype": lambda x, dtype, /, *, copy=True, device=None: tl.astype(x, _dtype(dtype), copy=copy),
-    "zeros_like": _full_like(0), "ones_like": _full_like(1), "empty_like": _full_like(0), "full_like": _full_like(None),
+    "zeros_like": _full_like(0),
+    "ones_like": _full_like(1),
+    "empty_like": _full_like(0),
+    "full_like": _full_like(None),
     "bincount": lambda x, /, weights=None, minlength=0: tl.bincount(np.asarray(x), weights=weights, minlength=minlength),
     "unique_values": lambda x: tl.unique_values(x),
-    "logspace": lambda start, stop, num=50, endpoint=True, base=10.0: tl.pow(base, start + (stop - start) * np.linspace(0, 1, num, endpoint)),
+    "logspace": lambda start, stop, num=50, endpoint=True, base=10.0: tl.pow(
+        base, start + (stop - start) * np.linspace(0, 1, num, endpoint)
+    ),
     "linspace": lambda start, stop, num=50, endpoint=True: start + (stop - start) * np.linspace(0, 1, num, endpoint),
     **{f"linalg.{op}": _linalg(op) for op in ("det", "slogdet", "inv", "eig", "eigvals", "svdvals", "matrix_transpose")},
     "linalg.cholesky": lambda a, /, *, upper=False: tl.linalg.cholesky(a, upper=upper),
-    "linalg.solve": _solve, "linalg.eigh": _eigh, "linalg.eigvalsh": lambda a, UPLO="L": _eigh(a, UPLO)[0], "linalg.svd": _svd,
+    "linalg.solve": _solve,
+    "linalg.eigh": _eigh,
+    "linalg.eigvalsh": lambda a, UPLO="L": _eigh(a, UPLO)[0],
+    "linalg.svd": _svd,
     "linalg.qr": lambda a, mode="reduced": tl.linalg.qr(a, mode=mode),
-    "linalg.norm": _norm, "linalg.vector_norm": lambda x, /, *, axis=None, keepdims=False, ord=2: tl.linalg.vector_norm(x, axis=axis, keepdims=keepdims, ord=ord),
+    "linalg.norm": _norm,
+    "linalg.vector_norm": lambda x, /, *, axis=None, keepdims=False, ord=2: tl.linalg.vector_norm(
+        x, axis=axis, keepdims=keepdims, ord=ord
+    ),
     "linalg.matrix_norm": lambda x, /, *, keepdims=False, ord="fro": tl.linalg.matrix_norm(x, keepdims=keepdims, ord=ord),
     "linalg.pinv": lambda a, rcond=None, hermitian=False, *, rtol=None: tl.linalg.pinv(a, rtol=rtol if rcond is None else rcond),
     "linalg.lstsq": lambda a, b, rcond=None: tl.linalg.lstsq(_array(a), _array(b), rtol=rcond),
     "linalg.matrix_power": lambda a, n: tl.linalg.matrix_power(a, n),
-    "linalg.multi_dot": _multi_dot, "linalg.outer": lambda a, b, /: tl.outer(a, b), "linalg.tensordot": _tensordot,
-    "linalg.matmul": lambda a, b, /: tl.matmul(a, b), "linalg.vecdot": lambda a, b, /, *, axis=-1: tl.vecdot(a, b, axis=axis),
+    "linalg.multi_dot": _multi_dot,
+    "linalg.outer": lambda a, b, /: tl.outer(a, b),
+    "linalg.tensordot": _tensordot,
+    "linalg.matmul": lambda a, b, /: tl.matmul(a, b),
+    "linalg.vecdot": lambda a, b, /, *, axis=-1: tl.vecdot(a, b, axis=axis),
     "linalg.cross": lambda a, b, /, *, axis=-1: tl.linalg.cross(a, b, axis=axis),
-    "linalg.diagonal": lambda x, /, *, offset=0: tl.linalg.diagonal(x, offset=offset), "linalg.trace": lambda x, /, *, offset=0, dtype=None: tl.linalg.trace(x, offset=offset, dtype=_dtype(dtype)),
+    "linalg.diagonal": lambda x, /, *, offset=0: tl.linalg.diagonal(x, offset=offset),
+    "linalg.trace": lambda x, /, *, offset=0, dtype=None: tl.linalg.trace(x, offset=offset, dtype=_dtype(dtype)),
     **{f"fft.{op}": _fft(op) for op in ("fft", "ifft", "rfft", "irfft", "hfft", "ihfft", "fftn", "ifftn", "rfftn", "irfftn")},
     **{f"fft.{op}2": _fft2(op + "n") for op in ("fft", "ifft", "rfft", "irfft")},
-    "fft.fftshift": lambda x, axes=None: tl.fft.fftshift(x, axes=axes), "fft.ifftshift": lambda x, axes=None: tl.fft.ifftshift(x, axes=axes),
-    **{op: _gradient_free(op) for op in ("allclose", "isclose", "array_equal", "nonzero", "searchsorted", "shape", "ndim", "size", "iscomplexobj",
-       "isrealobj", "iscomplex", "isreal", "result_type", "can_cast", "flatnonzero", "argwhere", "isin", "array_repr", "array_str", "array2string",
-       "digitize", "linalg.matrix_rank", "may_share_memory", "shares_memory", "min_scalar_type", "lexsort")},
-}  # fmt: skip
+    "fft.fftshift": lambda x, axes=None: tl.fft.fftshift(x, axes=axes),
+    "fft.ifftshift": lambda x, axes=None: tl.fft.ifftshift(x, axes=axes),
+    **{
+        op: _gradient_free(op)
+        for op in (
+            "allclose",
+            "isclose",
+            "array_equal",
+            "nonzero",
+            "searchsorted",
+            "shape",
+            "ndim",
+            "size",
+            "iscomplexobj",
+            "isrealobj",
+            "iscomplex",
+            "isreal",
+            "result_type",
+            "can_cast",
+            "flatnonzero",
+            "argwhere",
+            "isin",
+            "array_repr",
+            "array_str",
+            "array2string",
+            "digitize",
+            "linalg.matrix_rank",
+            "may_share_memory",
+            "shares_memory",
+            "min_scalar_type",
+            "lexsort",
+        )
+    },
+}
 
 
 def rows() -> dict[Any, Row]:

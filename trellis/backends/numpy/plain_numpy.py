@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from trellis.dispatch import UnknownOperand, call, find, interpreters
+from trellis.interop import UFUNCS
 
 
 class PlainArray:
@@ -128,9 +129,14 @@ class PlainArray:
 
 
 def _run_ufunc(ufunc: Any, method: str, inputs: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
-    from trellis.interop import UFUNCS
-
     name = ufunc.__name__
+    if method == "__call__" and not kwargs:
+        op = UFUNCS.get(name)
+        if op is not None:
+            return call(op, *map(_as_operand, inputs))
+        if name in _OTHER_UFUNCS:
+            return _OTHER_UFUNCS[name](*map(_as_operand, inputs))
+        raise TypeError(f"np.{name} has no gradient here; use an op of trellis, or np.{name} on tl.stop_gradient(x)")
     if any(x is not None for x in kwargs.get("out", ())):
         raise TypeError(
             f"np.{name}: out= and in-place operators such as x += y, where x is an ndarray and y is being differentiated, change "
@@ -143,15 +149,8 @@ def _run_ufunc(ufunc: Any, method: str, inputs: tuple[Any, ...], kwargs: Mapping
     if method == "outer":
         first, second = map(_as_operand, inputs)
         return _run_ufunc(ufunc, "__call__", (np.reshape(first, first.shape + (1,) * second.ndim), second), kwargs)
-    rest = {key: value for key, value in kwargs.items() if key != "out"}
-    if method != "__call__" or rest:
-        what = method if method != "__call__" else ", ".join(rest)
-        raise TypeError(f"np.{name}: {what} has no gradient here; use ops of trellis")
-    if name in _OTHER_UFUNCS:
-        return _OTHER_UFUNCS[name](*map(_as_operand, inputs))
-    if name not in UFUNCS:
-        raise TypeError(f"np.{name} has no gradient here; use an op of trellis, or np.{name} on tl.stop_gradient(x)")
-    return call(UFUNCS[name], *map(_as_operand, inputs))
+    what = method if method != "__call__" else ", ".join(kwargs)
+    raise TypeError(f"np.{name}: {what} has no gradient here; use ops of trellis")
 
 
 def _as_operand(x: Any) -> Any:

@@ -1,8 +1,8 @@
 """Gradient rules, a row an op, and how the tape runs each op. Elementwise functions and reductions here, the rest beside.
 
-A rule is `lambda g, y, *inputs, **params: gradient for one operand`, where g is the gradient for the result y; a row has one for
-each operand (None: no gradient). Rules are written with public ops, so that they differentiate again. `tape.fit` undoes broadcasting
-and casts, so no rule does. Of complex numbers the gradient is d/d(real) + i d/d(imag): that of a holomorphic f is g * conj(f').
+A rule is `lambda g, y, *inputs, **params: gradient of one operand`, g being the gradient for the result y; a row has one for
+each operand (None: no gradient). Rules are written with public ops, so that they differentiate again. `tape.fit` undoes
+broadcasting and casts, so no rule does. Of complex numbers the gradient is d/d(real) + i d/d(imag): that of a holomorphic f is g * conj(f').
 
 Where a function has a kink the rules follow JAX: `max` and `min` share the gradient equally among equal elements, `maximum`,
 `minimum` and `clip` give each of two equal operands half; `sort` keeps equal elements in order; abs and sign are 0 at 0.
@@ -17,10 +17,11 @@ from typing import Any
 import numpy as np
 
 from trellis import composites
+from trellis.backends.numpy.quiet import quiet
 from trellis.backends.numpy.rules_arrays import ARRAY_COMPOSED, ARRAY_RULES
 from trellis.backends.numpy.rules_linalg import LINALG_COMPOSED, LINALG_RULES
 from trellis.backends.numpy.rules_special import bessel_i, polygamma
-from trellis.backends.numpy.rules_support import conjugate, item, kept, masked, numbers, scalar_as_array, spread
+from trellis.backends.numpy.rules_support import conjugate, kept, masked, numbers, scalar_as_array, spread
 from trellis.backends.numpy.tape import Linear, OfInputs, OfOutput, innermost, recorder
 from trellis.dispatch import find_all, load
 from trellis.dtypes import as_dtype
@@ -120,14 +121,18 @@ def _pow_exponent(g: Any, y: Any, x1: Any, x2: Any) -> Any:
     return multiply(g, conjugate(multiply(y, log(where(equal(x1, 0), 1, x1)))))
 
 
-def _larger(compare: Callable[[Any, Any], Any], first: bool) -> Rule:
+def _larger(compare: Callable[[Any, Any], Any], ufunc: Any, first: bool) -> Rule:
     """Of maximum and minimum: to the operand that was chosen, half of it where both are equal."""
 
     def rule(g: Any, y: Any, x1: Any, x2: Any) -> Any:
-        chosen = compare(x1, x2) if first else compare(x2, x1)
-        tied = equal(x1, x2)
-        mine = masked(g, chosen)
-        return where(tied, multiply(g, 0.5), mine) if item(any_(tied)) else mine
+        if not first:
+            x1, x2 = x2, x1
+        if type(g) is np.ndarray and type(x1) is np.ndarray and type(x2) in (np.ndarray, float, int):
+            if not np.equal(x1, x2).any():
+                return quiet.run(np.multiply, g, ufunc(x1, x2))  # a product with a mask is faster than a choice
+        elif not any_(equal(x1, x2)):
+            return masked(g, compare(x1, x2))
+        return where(equal(x1, x2), multiply(g, 0.5), masked(g, compare(x1, x2)))
 
     return rule
 
@@ -250,8 +255,8 @@ RULES: dict[str, Any] = {
     "copysign": (lambda g, y, x1, x2: multiply(g, multiply(sign(x1), sign(y))), None),
     "hypot": (lambda g, y, x1, x2: _hypot(g, y, x1), lambda g, y, x1, x2: _hypot(g, y, x2)),
     "logaddexp": (_logaddexp, lambda g, y, x1, x2: _logaddexp(g, y, x2, x1)),
-    "maximum": OfInputs((_larger(greater, True), _larger(greater, False))),
-    "minimum": OfInputs((_larger(less, True), _larger(less, False))),
+    "maximum": OfInputs((_larger(greater, np.greater, True), _larger(greater, np.greater, False))),
+    "minimum": OfInputs((_larger(less, np.less, True), _larger(less, np.less, False))),
     "nextafter": Linear((lambda g, y, x1, x2: g, None)),
     "where": OfInputs((None, lambda g, y, c, x1, x2: masked(g, c), lambda g, y, c, x1, x2: masked(g, logical_not(c)))),
     "sum": Linear((lambda g, y, x, *, axis, dtype, keepdims: spread(g, x, axis),)),
@@ -293,13 +298,14 @@ COMPOSED: dict[str, Rule] = {"clip": _clip, "sign": _sign, **ARRAY_COMPOSED, **L
 CONSTANT = frozenset((
     "all", "allclose", "any", "argmax", "argmin", "argsort", "array_equal", "bitwise_and", "bitwise_invert", "bitwise_left_shift",
     "bitwise_or", "bitwise_right_shift", "bitwise_xor", "ceil", "count_nonzero", "empty_like", "equal", "floor", "floor_divide",
-    "greater", "greater_equal", "isclose", "isfinite", "isin", "isinf", "isnan", "less", "less_equal", "logical_and", "logical_not",
-    "logical_or", "logical_xor", "matrix_rank", "nonzero", "not_equal", "round", "searchsorted", "signbit", "trunc",
+    "greater", "greater_equal", "isclose", "isfinite", "isin", "isinf", "isnan", "less", "less_equal", "logical_and",
+    "logical_not", "logical_or", "logical_xor", "matrix_rank", "nonzero", "not_equal", "round", "searchsorted",
+    "signbit", "trunc",
 ))  # fmt: skip
 # No operand among them is recorded, or they record by themselves: the backend's own functions.
 _FORWARDED = frozenset((
-    "arange", "constant", "default_device", "default_int", "devices", "empty", "eye", "fftfreq", "from_dlpack", "from_numpy", "full",
-    "linspace", "native_device", "native_dtype", "register_pytrees", "rfftfreq", "version",
+    "arange", "constant", "default_device", "default_int", "devices", "empty", "eye", "fftfreq", "from_dlpack", "from_numpy",
+    "full", "linspace", "native_device", "native_dtype", "register_pytrees", "rfftfreq", "version",
 ))  # fmt: skip
 _OWN_MODULES = tuple(f"trellis.backends.numpy.{name}" for name in ("grad", "random", "control"))
 _COMPOSITES = {op: getattr(module, op) for module in composites.modules for op in module.__all__}

@@ -283,39 +283,36 @@ def _svd(g: Any, y: Any, x: Any, *, full_matrices: bool) -> Any:
     """J. Townsend, "Differentiating the singular value decomposition" (2016); complex vectors: Wan and Zhang (2019)."""
     (gu, gs, gvh), (u, s, vh) = g, y
     rank = s.shape[-1]
-    rows, columns = x.shape[-2:]
-    gu, u = _leading(gu, u, rank, -1), getitem(u, (..., slice(0, rank)))
-    gvh, vh = _leading(gvh, vh, rank, -2), getitem(vh, (..., slice(0, rank), slice(None)))
-    v, row = adjoint(vh), _row(s)
-    middle = None if gs is None else _diagonal_matrix(gs)
-    outside = []
-    if gu is not None or gvh is not None:
-        squares = square(s)
-        gaps = _gaps(squares)
-        inverse = reciprocal(row)
+    gu, u = _leading(gu, rank, -1), getitem(u, (..., slice(0, rank)))
+    gvh, vh = _leading(gvh, rank, -2), getitem(vh, (..., slice(0, rank), slice(None)))
+    parts = []
+    if gs is not None:
+        parts.append(matmul(multiply(u, _row(gs)), vh))
     if gu is not None:
-        inner = matmul(adjoint(u), gu)
-        skew = subtract(inner, adjoint(inner))
-        part = multiply(divide(_off_diagonal(skew), gaps), row)
-        if x.dtype.kind == "c":
-            part = add(part, _diagonal_matrix(divide(diagonal(skew), multiply(s, 2))))
-        middle = part if middle is None else add(middle, part)
-        if rows > rank:
-            outside.append(matmul(multiply(subtract(gu, matmul(u, inner)), inverse), vh))
-    if gvh is not None:
-        gv = adjoint(gvh)
-        inner = matmul(vh, gv)
-        part = multiply(_column(s), divide(_off_diagonal(subtract(inner, adjoint(inner))), gaps))
-        middle = part if middle is None else add(middle, part)
-        if columns > rank:
-            outside.append(matmul(u, adjoint(multiply(subtract(gv, matmul(v, inner)), inverse))))
-    result = matmul(matmul(u, middle), vh)
-    for part in outside:
+        parts.append(_left_vectors(gu, u, s, vh))
+    if gvh is not None:  # the right vectors are the left ones of the adjoint, whose phase has been counted already
+        parts.append(adjoint(_left_vectors(adjoint(gvh), adjoint(vh), s, adjoint(u), phase=False)))
+    result, *rest = parts
+    for part in rest:
         result = add(result, part)
     return result
 
 
-def _leading(g: Any, y: Any, rank: int, axis: int) -> Any:
+def _left_vectors(gu: Any, u: Any, s: Any, vh: Any, *, phase: bool = True) -> Any:
+    """The gradient that comes by the left singular vectors."""
+    inner = matmul(adjoint(u), gu)
+    skew = subtract(inner, adjoint(inner))
+    middle = multiply(divide(_off_diagonal(skew), _gaps(square(s))), _row(s))
+    if phase and u.dtype.kind == "c":
+        middle = add(middle, _diagonal_matrix(divide(diagonal(skew), multiply(s, 2))))
+    result = matmul(matmul(u, middle), vh)
+    if u.shape[-2] == u.shape[-1]:
+        return result
+    outside = subtract(gu, matmul(u, inner))  # the part that leaves the space of the vectors
+    return add(result, matmul(multiply(outside, reciprocal(_row(s))), vh))
+
+
+def _leading(g: Any, rank: int, axis: int) -> Any:
     """The gradient for the first `rank` vectors; the others of a full set are not determined, so they must have none."""
     if g is None or g.shape[axis] == rank:
         return g

@@ -32,6 +32,9 @@ class Node:
 
     __slots__ = ("depth", "id", "rule", "inputs", "params", "output", "parents")
 
+    inputs: Any
+    parents: Any  # of each operand that has a gradient: its position, its node, and which of that node's results it is
+
     def __init__(self, depth: int, rule: Any, inputs: Sequence[Any], params: Any, output: Any, parents: Any) -> None:
         self.depth, self.id, self.rule = depth, next(_count), rule
         self.inputs, self.params, self.output, self.parents = inputs, params, output, parents
@@ -175,31 +178,57 @@ class TapeInterpreter:
         raise TypeError("DLPack: an array being differentiated cannot leave NumPy; take tl.stop_gradient(x) first")
 
 
-_PLAIN = frozenset((np.ndarray, bool, int, float, complex, type(None)))
+_SCALARS = frozenset((bool, int, float, complex, type(None)))
+_PLAIN = _SCALARS | {np.ndarray}
 
 
 def recorder(op: str, rule: Any) -> Callable[..., Any]:
-    """The function that runs `op` and records `rule`: a tuple with a function for each operand, or one for them all."""
+    """The function that runs `op` and records `rule`: a tuple with a function for each operand, or one for them all.
+
+    One operand, and two without parameters, are spelt out: they are most of what is recorded, and each call counts.
+    """
     each = rule if isinstance(rule, tuple) else None
     size = len(each) if each is not None else 0
     native = getattr(load("numpy"), op)
 
     def run(*operands: Any, **params: Any) -> Any:
         depth = deepest(operands)
-        values, parents, plain = [], [], True
+        values, parents = [], []
         for position, x in enumerate(operands):
             if type(x) is Traced and x.node.depth == depth:
                 if each is None or (position < size and each[position] is not None):
                     parents.append((position, x.node, x.slot))
                 x = x.value
-            if type(x) not in _PLAIN:
-                plain = False
             values.append(x)
-        call_down = native if plain else getattr(find_all(*values), op)  # the common case is spelt out: each call counts
-        return record(call_down(*values, **params), rule, depth, values, params, parents)
+        return record(getattr(find_all(*values), op)(*values, **params), rule, depth, values, params, parents)
 
-    run.__name__ = run.__qualname__ = op
-    return run
+    def run_one(x: Any, *others: Any, **params: Any) -> Any:
+        if others or type(x) is not Traced:
+            return run(x, *others, **params)
+        value, node = x.value, x.node
+        output = native(value, **params) if type(value) is np.ndarray else getattr(interpreters[type(value)], op)(value, **params)
+        return record(output, rule, node.depth, (value,), params, ((0, node, x.slot),))
+
+    def run_two(x1: Any, x2: Any, *others: Any, **params: Any) -> Any:
+        if others or params:
+            return run(x1, x2, *others, **params)
+        first = x1.node.depth if type(x1) is Traced else 0
+        second = x2.node.depth if type(x2) is Traced else 0
+        parents: Any
+        if first == second:
+            parents = (0, x1.node, x1.slot), (1, x2.node, x2.slot)
+            depth, x1, x2 = first, x1.value, x2.value
+        elif first > second:
+            parents, depth, x1 = ((0, x1.node, x1.slot),), first, x1.value
+        else:
+            parents, depth, x2 = ((1, x2.node, x2.slot),), second, x2.value
+        plain = type(x1) in _PLAIN and type(x2) in _PLAIN
+        output = native(x1, x2) if plain else getattr(find_all(x1, x2), op)(x1, x2)
+        return record(output, rule, depth, (x1, x2), params, parents)
+
+    made = run_one if size == 1 else run_two if each is not None and size == 2 and None not in each else run
+    made.__name__ = made.__qualname__ = op
+    return made
 
 
 def record(output: Any, rule: Any, depth: int, values: Sequence[Any], params: Any, parents: Any) -> Any:
@@ -217,9 +246,6 @@ def record(output: Any, rule: Any, depth: int, values: Sequence[Any], params: An
     return Traced(output, Node(depth, rule, values, params, None if kind is Linear or kind is OfInputs else output, parents))
 
 
-_SCALARS = _PLAIN - {np.ndarray}
-
-
 # ---- backward ----------------------------------------------------------------------------------------------------------------
 def backward(seeds: Sequence[tuple[Node, int, Any]], *, release: bool) -> dict[int, Any]:
     """Gradient of each leaf, by the id of its node. `release` frees each node when it is done: for a tape used once.
@@ -229,73 +255,54 @@ def backward(seeds: Sequence[tuple[Node, int, Any]], *, release: bool) -> dict[i
     sums: dict[int, _Sum] = {}
     heap: list[int] = []
     found = {}
-
-    def give(node: Node, slot: int, g: Any) -> None:
-        entry = sums.get(node.id)
-        if entry is None:
-            sums[node.id] = entry = _Sum(node)
-            heappush(heap, -node.id)
-        entry.add(slot, g)
-
-    for seed in seeds:
-        give(*seed)
+    for node, slot, g in seeds:
+        _give(sums, heap, node, slot, g)
     while heap:
-        entry = sums.pop(-heappop(heap))
-        node = entry.node
-        if node.rule is None:
-            found[node.id] = entry.first
+        node, g, _, others = sums.pop(-heappop(heap))
+        rule, inputs, output, params = node.rule, node.inputs, node.output, node.params
+        if rule is None:
+            found[node.id] = g
             continue
-        g = entry.first if type(node.output) is not tuple else entry.of_slots(len(node.output))
-        for (_, parent, slot), gradient in zip(node.parents, _gradients(node, g)):
-            if gradient is not None:
-                give(parent, slot, gradient)
+        if type(output) is tuple:
+            g = (g, *(others[i][1] if i in others else None for i in range(1, len(output))))
+        each = isinstance(rule, tuple)
+        everything = rule.function(g, output, *inputs) if type(rule) is Joint else None
+        for position, parent, slot in node.parents:
+            if each:
+                gradient = rule[position](g, output, *inputs, **params)
+            elif everything is not None:
+                gradient = everything[position]
+            else:
+                gradient = rule(position, g, output, *inputs, **params)
+            if gradient is None:
+                continue
+            x = inputs[position]
+            if gradient.shape != x.shape or gradient.dtype is not x.dtype:
+                gradient = fit(gradient, x)
+            _give(sums, heap, parent, slot, gradient)
         if release:
             node.forget()
     return found
 
 
-class _Sum:
-    """The gradients of a node's results as they are added up. Slot 0 by itself, since most nodes have one result."""
-
-    __slots__ = ("node", "first", "ours", "others")
-
-    def __init__(self, node: Node) -> None:
-        self.node, self.first, self.ours, self.others = node, None, False, None
-
-    def add(self, slot: int, g: Any) -> None:
-        if slot:
-            self.others = self.others or {}
-            self.others.setdefault(slot, _Sum(self.node)).add(0, g)
-        elif self.first is None:
-            self.first = g
-        elif self.ours and type(g) is np.ndarray:
-            quiet.run(np.add, self.first, g, self.first)
-        else:  # the first may be somebody else's array; only their sum, which nobody has seen, is changed in place
-            self.first = find_all(self.first, g).add(self.first, g)
-            self.ours = type(self.first) is np.ndarray
-
-    def of_slots(self, count: int) -> tuple[Any, ...]:
-        others = self.others or {}
-        return (self.first, *(others[i].first if i in others else None for i in range(1, count)))
+_Sum = list[Any]  # node, gradient of its first result, whether that array is ours to change, the same of other results by slot
 
 
-def _gradients(node: Node, g: Any) -> list[Any]:
-    """The gradient of each operand that has one, of its shape and dtype."""
-    rule, inputs, params, output = node.rule, node.inputs, node.params, node.output
-    joint = rule.function(g, output, *inputs) if type(rule) is Joint else None
-    made = []
-    for position, _, _ in node.parents:
-        if joint is not None:
-            gradient = joint[position]
-        elif isinstance(rule, tuple):
-            gradient = rule[position](g, output, *inputs, **params)
-        else:
-            gradient = rule(position, g, output, *inputs, **params)
-        x = inputs[position]
-        if gradient is not None and (gradient.shape != x.shape or gradient.dtype is not x.dtype):
-            gradient = fit(gradient, x)
-        made.append(gradient)
-    return made
+def _give(sums: dict[int, _Sum], heap: list[int], node: Node, slot: int, g: Any) -> None:
+    """Add a gradient to those that a node has got."""
+    entry = sums.get(node.id)
+    if entry is None:
+        sums[node.id] = entry = [node, None, False, {}]
+        heappush(heap, -node.id)
+    if slot:
+        entry = entry[3].setdefault(slot, [node, None, False, {}])
+    if entry[1] is None:
+        entry[1] = g
+    elif entry[2] and type(g) is np.ndarray:
+        quiet.run(np.add, entry[1], g, entry[1])
+    else:  # the first may be somebody else's array; only the sum, which nobody has seen, is changed in place
+        entry[1] = find_all(entry[1], g).add(entry[1], g)
+        entry[2] = type(entry[1]) is np.ndarray
 
 
 def fit(g: Any, x: Any) -> Any:
