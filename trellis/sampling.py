@@ -215,8 +215,11 @@ def _brought(words: Any, interpreter: Any) -> Any:
 
 # ---- uniforms ------------------------------------------------------------------------------------------------------------------
 def inside(u: Array, dtype: DType) -> Array:
-    """Numbers of the grid of [0, 1) moved to the middle of its cells: exact, symmetric, never 0 or 1."""
-    return u + (2.0**-53 if dtype is float64 else 2.0**-24)
+    """Numbers of the grid of [0, 1) moved to the middle of its cells: exact, symmetric, never 0 or 1.
+
+    `maximum` changes nothing, but keeps XLA from adding up the constants before and after it, which would round.
+    """
+    return maximum(u, 0.0) + (2.0**-53 if dtype is float64 else 2.0**-24)
 
 
 def fine_unit(source: Any, shape: Size, wide: DType, stream: int) -> Array:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 from trellis.dtypes import float32
 from trellis.ops.conversion import astype
@@ -123,14 +124,21 @@ def poisson(
     draw.float_dtype(None)
     wanted = draw.integer_dtype(dtype)
     mean = stop_gradient(draw.parameter("lam", draw.wide))
-    known = draw.is_concrete(mean) and mean.size
+    smallest, largest = _range_of(draw, draw.values["lam"])
     counts = None
-    if not known or bool(min_(mean) < POISSON_SMALL):
+    if smallest < POISSON_SMALL:
         counts = poisson_small(fine_unit(draw.source, draw.shape, draw.wide, 5), minimum(mean, POISSON_SMALL))
-    if not known or bool(max_(mean) >= POISSON_SMALL):
+    if largest >= POISSON_SMALL:
         large = poisson_large(draw, draw.shape, maximum(mean, POISSON_SMALL))
         counts = large if counts is None else where(mean < POISSON_SMALL, counts, large)
     return draw.finish(astype(counts, wanted, copy=False))
+
+
+def _range_of(draw: Draw, value: Any) -> tuple[float, float]:
+    """Smallest and largest element as far as Python can know."""
+    if is_number(value):
+        return value, value
+    return (min_(value).item(), max_(value).item()) if draw.is_concrete(value) and value.size else (0.0, math.inf)
 
 
 def truncated_normal(
