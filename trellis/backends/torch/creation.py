@@ -93,7 +93,7 @@ def linspace(*, start: Any, stop: Any, num: int, endpoint: bool, dtype: DType, d
 def eye(*, n_rows: int, n_cols: int, k: int, dtype: DType, device: Any) -> torch.Tensor:
     place = native_device(device)
     columns, rows = torch.arange(n_cols, device=place), torch.arange(n_rows, device=place)
-    return (columns - rows[:, None] == k).to(NATIVE[dtype])
+    return (columns - rows[:, None] == max(-n_rows, min(k, n_cols))).to(NATIVE[dtype])  # k may be more than int64 holds
 
 
 def fftfreq(*, n: int, d: float, dtype: DType, device: Any) -> torch.Tensor:
