@@ -114,18 +114,25 @@ class PlainArray:
         return _run_ufunc(ufunc, method, inputs, kwargs)
 
     def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
-        name = f"{function.__module__.removeprefix('numpy.')}.{function.__name__}".removeprefix("numpy.")
-        found = _functions().get(function)
-        if found is None:
-            raise TypeError(f"np.{name} has no gradient here; use an op of trellis, or np.{name} on tl.stop_gradient(x)")
-        if kwargs.get("out") is not None:
-            raise TypeError(f"np.{name}: out= changes an array in place, which differentiation does not allow; use the result")
+        row = _functions().get(function)
+        if row is None or kwargs.get("out") is not None:
+            raise TypeError(_refusal(_name(function), row is None))
         try:
-            return found(*args, **kwargs)
+            return row(*args, **kwargs)
         except TypeError as error:
             if "unexpected keyword argument" in str(error) or "positional argument" in str(error):
-                raise TypeError(f"np.{name} on an array being differentiated: {error}") from None
+                raise TypeError(f"np.{_name(function)} on an array being differentiated: {error}") from None
             raise
+
+
+def _name(function: Any) -> str:
+    return f"{function.__module__}.{function.__name__}".removeprefix("numpy.")
+
+
+def _refusal(name: str, unknown: bool) -> str:
+    if unknown:
+        return f"np.{name} has no gradient here; use an op of trellis, or np.{name} on tl.stop_gradient(x)"
+    return f"np.{name}: out= changes an array in place, which differentiation does not allow; use the result"
 
 
 def _run_ufunc(ufunc: Any, method: str, inputs: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
@@ -136,7 +143,7 @@ def _run_ufunc(ufunc: Any, method: str, inputs: tuple[Any, ...], kwargs: Mapping
             return call(op, *map(_as_operand, inputs))
         if name in _OTHER_UFUNCS:
             return _OTHER_UFUNCS[name](*map(_as_operand, inputs))
-        raise TypeError(f"np.{name} has no gradient here; use an op of trellis, or np.{name} on tl.stop_gradient(x)")
+        raise TypeError(_refusal(name, True))
     if any(x is not None for x in kwargs.get("out", ())):
         raise TypeError(
             f"np.{name}: out= and in-place operators such as x += y, where x is an ndarray and y is being differentiated, change "

@@ -2,7 +2,8 @@
 
 A rule is `lambda g, y, *inputs, **params: gradient of one operand`, g being the gradient for the result y; a row has one for
 each operand (None: no gradient). Rules are written with public ops, so that they differentiate again. `tape.fit` undoes
-broadcasting and casts, so no rule does. Of complex numbers the gradient is d/d(real) + i d/d(imag): that of a holomorphic f is g * conj(f').
+broadcasting and casts, so no rule does. Of complex numbers the gradient is d/d(real) + i d/d(imag): that of a holomorphic f is
+g * conj(f').
 
 Where a function has a kink the rules follow JAX: `max` and `min` share the gradient equally among equal elements, `maximum`,
 `minimum` and `clip` give each of two equal operands half; `sort` keeps equal elements in order; abs and sign are 0 at 0.
