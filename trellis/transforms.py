@@ -32,12 +32,12 @@ class Inputs:
         self.single = isinstance(argnums, int)
         self.positions = [_position(name, p, len(args)) for p in ([argnums] if isinstance(argnums, int) else argnums)]
         found, self.treedef = tree.flatten(tuple(args[p] for p in self.positions))
-        labels = tree.paths(self.treedef)
         wrapped = [asarray(x) if type(x) in (float, complex) else x for x in found]
         self.is_array = [isinstance(x, Array) for x in wrapped]
         self.leaves = [x._data if isinstance(x, Array) else x for x in wrapped]
-        for leaf, label in zip(self.leaves, labels, strict=True):
-            _check_leaf(name, leaf, self._place(label))
+        for i, leaf in enumerate(self.leaves):
+            if not _is_floating(leaf):
+                raise _leaf_error(name, leaf, self._place(tree.paths(self.treedef)[i]))
         if not self.leaves:
             raise TypeError(f"{name}: the arguments {list(self.positions)} hold no array to differentiate by")
         self.interpreter = find_all(*self.leaves)
@@ -72,20 +72,33 @@ def _position(name: str, position: int, count: int) -> int:
     return position % count
 
 
-def _check_leaf(name: str, leaf: Any, place: str) -> None:
+def _interpreter(leaf: Any) -> Any:
+    """Of an array; of anything else that of Python numbers."""
     try:
-        interpreter = interpreters[type(leaf)]
+        return interpreters[type(leaf)]
     except UnknownOperand:
-        raise TypeError(
-            f"{name}: {place} is a {type(leaf).__name__}, not an array; leave it out with argnums, or make it an array"
-        ) from None
-    dtype = None if interpreter is SCALARS else interpreter.dtype_of(leaf)
-    if dtype is None or dtype.kind not in "fc":
-        given = f"the Python number {leaf!r}" if dtype is None else f"dtype {dtype}"
-        raise TypeError(
-            f"{name}: {place} has {given}; gradients need a floating-point dtype: "
-            "cast it with tl.astype, or leave it out with argnums"
-        )
+        return SCALARS
+
+
+def _is_floating(leaf: Any) -> bool:
+    interpreter = _interpreter(leaf)
+    return interpreter is not SCALARS and interpreter.dtype_of(leaf).kind in "fc"
+
+
+def _fits(interpreter: Any, leaf: Any, scalar: bool) -> bool:
+    kind = interpreter.dtype_of(leaf).kind
+    return kind == "f" and interpreter.shape_of(leaf) == () if scalar else kind in "fc"
+
+
+def _leaf_error(name: str, leaf: Any, place: str) -> TypeError:
+    if _interpreter(leaf) is SCALARS and not isinstance(leaf, (bool, int)):
+        given = f"is a {type(leaf).__name__}, not an array; leave it out with argnums, or make it an array"
+        return TypeError(f"{name}: {place} {given}")
+    given = f"the Python number {leaf!r}" if isinstance(leaf, (bool, int)) else f"dtype {_interpreter(leaf).dtype_of(leaf)}"
+    return TypeError(
+        f"{name}: {place} has {given}; gradients need a floating-point dtype: "
+        "cast it with tl.astype, or leave it out with argnums"
+    )
 
 
 class Output:
@@ -93,11 +106,10 @@ class Output:
 
     def __init__(self, name: str, result: Any, *, scalar: bool) -> None:
         found, self.treedef = tree.flatten(result)
-        self.paths = tree.paths(self.treedef)
         self.is_array = [isinstance(x, Array) for x in found]
         self.leaves = [x._data if isinstance(x, Array) else x for x in found]
-        for leaf, path in zip(self.leaves, self.paths, strict=True):
-            _check_output(name, leaf, path, scalar)
+        for i, leaf in enumerate(self.leaves):
+            _check_output(name, leaf, i, self.treedef, scalar)
         if not self.leaves:
             raise TypeError(f"{name}: the function returned {result!r}; it must return an array")
 
@@ -107,12 +119,12 @@ class Output:
         )
 
 
-def _check_output(name: str, leaf: Any, path: str, scalar: bool) -> None:
+def _check_output(name: str, leaf: Any, index: int, treedef: tree.TreeDef, scalar: bool) -> None:
+    interpreter = _interpreter(leaf)
+    if interpreter is not SCALARS and _fits(interpreter, leaf, scalar):
+        return
+    path = tree.paths(treedef)[index]
     where = f" at {path!r}" if path else ""
-    try:
-        interpreter = interpreters[type(leaf)]
-    except UnknownOperand:
-        interpreter = SCALARS
     if interpreter is SCALARS:
         raise TypeError(
             f"{name}: the function returned a {type(leaf).__name__}{where}, not an array; "
@@ -337,7 +349,7 @@ def execute_with_gradients(
         gradients.append(inputs.like_arguments(pull(seeds)))
     if output.treedef == tree.LEAF:
         return result, gradients[0]
-    return result, Container.from_flat_dict(dict(zip(output.paths, gradients, strict=True)))
+    return result, Container.from_flat_dict(dict(zip(tree.paths(output.treedef), gradients, strict=True)))
 
 
 def _choose(name: str, nest: Any, indices: Any, argument: str) -> tuple[Any, Any]:
