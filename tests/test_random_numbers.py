@@ -28,16 +28,18 @@ class Case:
     distribution: Any = None  # of SciPy
     ulps: int = 0  # by which backends may differ; 0: bit for bit
     heavy: bool = False  # slow to compile with torch
+    size: float = 0.01  # of the terms that are added up: where they cancel, their last bit counts
 
 
+TENTHS = scipy.stats.rv_discrete(values=(range(4), (0.1, 0.2, 0.3, 0.4)))
 CASES = [
     Case("uniform", tl.random_uniform, scipy.stats.uniform()),
-    Case("uniform float64", lambda **k: tl.random_uniform(low=-0.3, high=1.7, dtype=tl.float64, **k), scipy.stats.uniform(-0.3, 2.0)),
+    Case("uniform float64", lambda **k: tl.random_uniform(low=-1, high=2, dtype="float64", **k), scipy.stats.uniform(-1, 3)),
     Case("uniform bounds", lambda **k: tl.random_uniform(low=-0.3, high=1.7, **k), scipy.stats.uniform(-0.3, 2.0)),
     Case("uniform float16", lambda **k: tl.random_uniform(low=-1.0, high=3.0, dtype=tl.float16, **k)),
     Case("uniform bfloat16", lambda **k: tl.random_uniform(low=-1.0, high=3.0, dtype=tl.bfloat16, **k)),
     Case("normal", tl.random_normal, scipy.stats.norm(), 8),
-    Case("normal float64", lambda **k: tl.random_normal(mean=2.0, std=3.0, dtype=tl.float64, **k), scipy.stats.norm(2, 3), 32),
+    Case("normal float64", lambda **k: tl.random_normal(mean=2, std=3, dtype="float64", **k), scipy.stats.norm(2, 3), 32, size=2.0),
     Case("randint", lambda **k: tl.randint(-3, 9, **k), scipy.stats.randint(-3, 9)),
     Case("randint int8", lambda **k: tl.randint(-128, 128, dtype=tl.int8, **k), scipy.stats.randint(-128, 128)),
     Case("randint uint16", lambda **k: tl.randint(0, 12, dtype=tl.uint16, **k), scipy.stats.randint(0, 12)),
@@ -58,7 +60,7 @@ CASES = [
     Case("poisson huge", lambda **k: tl.poisson(1e4, **k), scipy.stats.poisson(1e4), 0, True),
     Case("truncated normal", tl.truncated_normal, scipy.stats.truncnorm(-2, 2), 64),
     Case("truncated tail", lambda **k: tl.truncated_normal(lower=5.0, upper=tl.inf, **k), scipy.stats.truncnorm(5, np.inf), 64),
-    Case("choice", lambda backend, **k: tl.choice(4, probs=tl.linspace(0.1, 0.4, 4, backend=backend), **k), scipy.stats.rv_discrete(values=(range(4), (0.1, 0.2, 0.3, 0.4)))),
+    Case("choice", lambda backend, **k: tl.choice(4, probs=tl.linspace(0.1, 0.4, 4, backend=backend), **k), TENTHS),
 ]  # fmt: skip
 by_name = pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 
@@ -83,12 +85,14 @@ def fits(sample: np.ndarray[Any, Any], distribution: Any, level: float = 1e-3) -
     assert scipy.stats.chisquare(counts, expected).pvalue > level
 
 
-def same(actual: Any, expected: Any, ulps: int) -> None:
+def same(actual: Any, expected: Any, ulps: int, size: float) -> None:
     found, wanted = to_numpy(actual), to_numpy(expected)
     assert found.dtype == wanted.dtype
     assert found.shape == wanted.shape
     if ulps:
-        np.testing.assert_allclose(found, wanted, rtol=ulps * np.finfo(wanted.dtype).eps, atol=ulps * np.finfo(wanted.dtype).eps * 1e-2)
+        np.testing.assert_allclose(
+            found, wanted, rtol=ulps * np.finfo(wanted.dtype).eps, atol=ulps * np.finfo(wanted.dtype).eps * size
+        )
     else:
         np.testing.assert_array_equal(found, wanted)
 
@@ -97,15 +101,16 @@ def same(actual: Any, expected: Any, ulps: int) -> None:
 @by_name
 def test_the_same_numbers_on_every_backend(backend: str, case: Case) -> None:
     expected = case.draw(shape=(3, 700), seed=7, backend="numpy")
-    same(case.draw(shape=(3, 700), seed=7, backend=backend), expected, case.ulps)
+    same(case.draw(shape=(3, 700), seed=7, backend=backend), expected, case.ulps, case.size)
     assert not np.array_equal(to_numpy(expected)[0], to_numpy(expected)[1])  # rows differ
     assert not np.array_equal(to_numpy(expected), to_numpy(case.draw(shape=(3, 700), seed=8, backend="numpy")))
 
 
 @pytest.mark.parametrize("case", [case for case in CASES if not case.heavy], ids=lambda case: case.name)
 def test_the_same_numbers_compiled(backend: str, case: Case) -> None:
+    load(backend)  # torch.compile cannot import while it traces
     expected = case.draw(shape=(700,), seed=7, backend="numpy")
-    same(compiled(backend, lambda: case.draw(shape=(700,), seed=7, backend=backend).native)(), expected, case.ulps)
+    same(compiled(backend, lambda: case.draw(shape=(700,), seed=7, backend=backend).native)(), expected, case.ulps, case.size)
 
 
 @pytest.mark.parametrize("case", [case for case in CASES if case.heavy], ids=lambda case: case.name)
@@ -113,14 +118,17 @@ def test_the_same_numbers_compiled(backend: str, case: Case) -> None:
 def test_the_same_numbers_compiled_by(framework: str, case: Case) -> None:
     pytest.importorskip(framework)
     expected = case.draw(shape=(700,), seed=7, backend="numpy")
-    same(compiled(framework, lambda: case.draw(shape=(700,), seed=7, backend=framework).native)(), expected, case.ulps)
+    same(compiled(framework, lambda: case.draw(shape=(700,), seed=7, backend=framework).native)(), expected, case.ulps, case.size)
 
 
 def test_compiled_by_torch() -> None:
     torch = pytest.importorskip("torch")
+    load("torch")
     rates = torch.tensor([0.5, 2.0])
     draw = compiled("torch", lambda a: (tl.gamma(a, shape=(50, 2), seed=1), tl.multinomial(2, 30, probs=a / a.sum(), seed=2)))
-    for found, expected in zip(draw(rates), (tl.gamma(rates, shape=(50, 2), seed=1), tl.multinomial(2, 30, probs=rates / 2.5, seed=2))):
+    for found, expected in zip(
+        draw(rates), (tl.gamma(rates, shape=(50, 2), seed=1), tl.multinomial(2, 30, probs=rates / 2.5, seed=2))
+    ):
         np.testing.assert_allclose(found, expected, rtol=1e-5)
 
 
@@ -166,7 +174,16 @@ def test_distribution(case: Case) -> None:
 def test_distribution_without_seed(backend: str) -> None:
     tl.seed(12)
     for case in CASES:
-        if case.name in ("uniform", "normal float64", "randint", "bernoulli", "exponential", "gamma small", "poisson large", "truncated normal"):
+        if case.name in (
+            "uniform",
+            "normal float64",
+            "randint",
+            "bernoulli",
+            "exponential",
+            "gamma small",
+            "poisson large",
+            "truncated normal",
+        ):
             fits(to_numpy(case.draw(shape=20_000, backend=backend)), case.distribution, 1e-4)
 
 
@@ -183,7 +200,9 @@ def test_moments_of_halves(dtype: str) -> None:
 
 def test_uniforms_stay_below_high(backend: str) -> None:
     for dtype in (tl.float16, tl.float32):
-        x = to_numpy(tl.random_uniform(low=1000.0, high=1001.0, shape=20_000, dtype=dtype, backend=backend, seed=0)).astype(np.float64)
+        x = to_numpy(tl.random_uniform(low=1000.0, high=1001.0, shape=20_000, dtype=dtype, backend=backend, seed=0)).astype(
+            np.float64
+        )
         assert x.min() >= 1000
         assert x.max() < 1001
         assert abs(x.mean() - 1000.5) < 0.26
@@ -196,7 +215,9 @@ def test_dirichlet(backend: str) -> None:
     np.testing.assert_allclose(x.sum(axis=-1), 1.0, rtol=1e-5)
     np.testing.assert_allclose(x, to_numpy(tl.dirichlet(alpha, shape=20_000, seed=4)), rtol=2e-5, atol=1e-12)
     for i in range(3):
-        assert scipy.stats.kstest(x[:, i].astype(np.float64), scipy.stats.beta(alpha[i], alpha.sum() - alpha[i]).cdf).pvalue > 1e-3
+        assert (
+            scipy.stats.kstest(x[:, i].astype(np.float64), scipy.stats.beta(alpha[i], alpha.sum() - alpha[i]).cdf).pvalue > 1e-3
+        )
     tiny = to_numpy(tl.dirichlet(make(backend, np.full(3, 1e-3, np.float32)), shape=100, seed=4))
     assert np.isfinite(tiny).all()  # though each gamma number is below the smallest float
 
@@ -231,7 +252,9 @@ def test_array_parameters(backend: str) -> None:
     assert (found >= low).all()
     assert (found < high).all()
     np.testing.assert_array_equal(found, to_numpy(tl.randint(low, high, shape=(500, 2, 2), seed=0)))
-    np.testing.assert_array_equal(to_numpy(tl.randint(-3, 9, shape=9, seed=0)), to_numpy(tl.randint(np.array(-3), 9, shape=9, seed=0)))
+    np.testing.assert_array_equal(
+        to_numpy(tl.randint(-3, 9, shape=9, seed=0)), to_numpy(tl.randint(np.array(-3), 9, shape=9, seed=0))
+    )
     rates = np.array([0.5, 5.0, 20.0, 1000.0])
     counts = tl.poisson(tl.asarray(rates, backend=backend), shape=(300, 4), seed=0)
     assert isinstance(counts, tl.Array)
@@ -262,7 +285,10 @@ def test_split_and_fold_in_are_independent(backend: str) -> None:
         np.testing.assert_array_equal(to_numpy(tl.fold_in(key, seven).leaf()), tl.fold_in(tl.Key(42), 7).leaf())
         minus = make(backend, np.array(-7, np.int32))
         np.testing.assert_array_equal(to_numpy(tl.fold_in(key, minus).leaf()), tl.fold_in(tl.Key(42), -7).leaf())
-    streams = [to_numpy(tl.random_normal(shape=20_000, backend=backend, seed=k)) for k in (tl.Key(42), *tl.split(tl.Key(42), 3), tl.fold_in(42, 9))]
+    streams = [
+        to_numpy(tl.random_normal(shape=20_000, backend=backend, seed=k))
+        for k in (tl.Key(42), *tl.split(tl.Key(42), 3), tl.fold_in(42, 9))
+    ]
     assert np.abs(np.corrcoef(streams) - np.eye(5)).max() < 0.03
     assert len(tl.split(1, 100)) == 100
     np.testing.assert_array_equal(tl.split(1, 100)[3].leaf(), tl.split(1, 4)[3].leaf())
@@ -297,6 +323,7 @@ def test_a_key_is_an_argument_of_jit() -> None:
 
 def test_a_key_is_an_argument_of_torch_compile() -> None:
     torch = pytest.importorskip("torch")
+    load("torch")
     draw = compiled("torch", lambda words: tl.random_uniform(shape=4, seed=tl.split(tl.Key(words))[0]).native)
     expected = to_numpy(tl.random_uniform(shape=4, seed=tl.split(tl.Key(3))[0]))
     np.testing.assert_array_equal(draw(torch.tensor([0, 3], dtype=torch.uint32)), expected)
@@ -329,7 +356,11 @@ def test_keys_are_nodes_of_trees() -> None:
 
 # ---- the state of a context ----------------------------------------------------------------------------------------------------
 def draws(backend: str) -> list[np.ndarray[Any, Any]]:
-    made = tl.random_uniform(shape=5, backend=backend), tl.random_normal(shape=5, backend=backend), tl.permutation(9, backend=backend)
+    made = (
+        tl.random_uniform(shape=5, backend=backend),
+        tl.random_normal(shape=5, backend=backend),
+        tl.permutation(9, backend=backend),
+    )
     return [to_numpy(x) for x in (*made, tl.randint(0, 1000, shape=5, backend=backend), tl.gamma(0.5, shape=5, backend=backend))]
 
 
@@ -407,18 +438,19 @@ def test_global_generators_are_left_alone() -> None:
 def test_a_draw_without_seed_under_jit_is_an_error() -> None:
     jax = pytest.importorskip("jax")
     for draw in (lambda: tl.random_normal(shape=2, backend="jax").native, lambda: tl.permutation(4, backend="jax").native):
-        with pytest.raises(RuntimeError, match="without seed= inside jax.jit .* make a tl.Key an argument"):
+        with pytest.raises(RuntimeError, match=r"without seed= inside jax.jit .* make a tl.Key an argument"):
             jax.jit(draw)()
-    assert np.isfinite(jax.grad(lambda x: (x * tl.random_normal(backend="jax").native))(1.0))  # eager: computes, and may draw
+    assert np.isfinite(jax.grad(lambda x: x * tl.random_normal(backend="jax").native)(1.0))  # eager: computes, and may draw
 
 
 def test_a_draw_without_seed_under_torch_compile() -> None:
     torch = pytest.importorskip("torch")
+    load("torch")
 
     def draw(x: Any) -> Any:
         return x + tl.random_normal(shape=3, backend="torch").native
 
-    with pytest.raises(Exception, match="without seed= inside torch.compile"):
+    with pytest.raises(Exception, match=r"without seed= inside torch.compile"):
         compiled("torch", draw)(torch.zeros(3))
 
 
@@ -461,11 +493,23 @@ BAD: list[tuple[type[Exception], str, Callable[[str], Any]]] = [
     (ValueError, "beta: beta=-1; it must be above 0", lambda b: tl.beta(1.0, -1, backend=b)),
     (ValueError, "poisson: lam=-1.0; a mean must be 0 or more", lambda b: tl.poisson(-1.0, backend=b)),
     (ValueError, "dirichlet: alpha has no axis", lambda b: tl.dirichlet(1.0, backend=b)),
-    (ValueError, "lower=1.0, upper=0.0; lower must not be above upper", lambda b: tl.truncated_normal(lower=1.0, upper=0.0, backend=b)),
-    (ValueError, "choice: 4 of 3 elements is impossible with replace=False", lambda b: tl.choice(3, shape=4, replace=False, backend=b)),
+    (
+        ValueError,
+        "lower=1.0, upper=0.0; lower must not be above upper",
+        lambda b: tl.truncated_normal(lower=1.0, upper=0.0, backend=b),
+    ),
+    (
+        ValueError,
+        "choice: 4 of 3 elements is impossible with replace=False",
+        lambda b: tl.choice(3, shape=4, replace=False, backend=b),
+    ),
     (ValueError, r"choice: probs must have shape \(3,\)", lambda b: tl.choice(3, probs=[0.5, 0.5], backend=b)),
     (ValueError, "only 1 probabilities are not zero", lambda b: tl.multinomial(2, 2, probs=[1.0, 0.0], replace=False, backend=b)),
-    (ValueError, "batch_size=3, but probs has shape", lambda b: tl.multinomial(2, 2, batch_size=3, probs=[[0.5, 0.5]] * 2, backend=b)),
+    (
+        ValueError,
+        "batch_size=3, but probs has shape",
+        lambda b: tl.multinomial(2, 2, batch_size=3, probs=[[0.5, 0.5]] * 2, backend=b),
+    ),
     (ValueError, "split: n=0 must be 1 or more", lambda b: tl.split(0, 0)),
     (TypeError, "fold_in: data must be an integer, got 0.5", lambda b: tl.fold_in(0, 0.5)),
     (ValueError, "negative size", lambda b: tl.random_normal(shape=-1, backend=b)),
@@ -482,7 +526,11 @@ def test_bad_input(backend: str, row: tuple[type[Exception], str, Callable[[str]
 
 def test_a_nan_stays_a_nan(backend: str) -> None:
     nan = make(backend, np.array([np.nan, 1.0]))
-    for draw in (tl.random_normal(mean=nan, seed=0), tl.random_normal(std=nan, seed=0), tl.random_uniform(low=nan, high=2.0, seed=0)):
+    for draw in (
+        tl.random_normal(mean=nan, seed=0),
+        tl.random_normal(std=nan, seed=0),
+        tl.random_uniform(low=nan, high=2.0, seed=0),
+    ):
         assert np.isnan(to_numpy(draw)).tolist() == [True, False]
 
 

@@ -1,7 +1,7 @@
 """Keys of the portable generator, and the random state of a context.
 
-The generator is Threefry-2x32 with 20 rounds (Salmon and others, 2011), laid out as JAX lays it out: element i of an array is made
-of the counter i alone, so any framework and any device computes the same numbers, in any order. A key is two 32-bit words.
+The generator is Threefry-2x32 with 20 rounds (Salmon and others, 2011), laid out as JAX lays it out: element i of an array is
+made of the counter i alone, so any framework and any device computes the same numbers, in any order. A key is two 32-bit words.
 
 Rules this file obeys:
 - A key that no framework made is two Python ints: it costs nothing, and compilers see constants. It becomes an array when it is
@@ -55,13 +55,13 @@ def threefry(key: Words, counter: Words) -> Words:
 class Key:
     """A key of the portable generator: `seed=key` gives the same numbers on every backend. 0 is a seed as any other.
 
-    `tl.split` makes keys of a key and `tl.fold_in` mixes a number into it; use each key for one draw. A Key is a node of trees, so
-    it can be an argument of `jax.jit`. `tl.Key(words)` takes an array of two uint32, such as `jax.random.key_data(key)`.
+    `tl.split` makes keys of a key and `tl.fold_in` mixes a number into it; use each key for one draw. A Key is a node of trees,
+    so it can be an argument of `jax.jit`. `tl.Key(words)` takes an array of two uint32, such as `jax.random.key_data(key)`.
 
     >>> import trellis as tl
     >>> first, second = tl.split(tl.Key(0))
     >>> tl.random_uniform(shape=2, seed=first)
-    Array([0.10536897, 0.2721697 ], dtype=float32, backend='numpy', device='cpu')
+    Array([0.8423141 , 0.18237865], dtype=float32, backend='numpy', device='cpu')
     """
 
     __slots__ = ("_data",)
@@ -293,8 +293,8 @@ def _entropy() -> Words:
 def seed(value: int | Key | None, /) -> None:
     """Seed every draw without `seed=` in this context (thread or task); None takes a seed from the operating system.
 
-    The frameworks' own generators are left alone: each context has generators of its own. The numbers of such draws differ between
-    backends; those of shuffles and initial weights do not.
+    The frameworks' own generators are left alone: each context has generators of its own. The numbers of such draws differ
+    between backends; those of shuffles and initial weights do not.
 
     >>> import trellis as tl
     >>> tl.seed(0)
@@ -307,13 +307,15 @@ def seed(value: int | Key | None, /) -> None:
     if type(words) is not tuple:
         found = interpreters[type(words)]
         if found.is_traced(words):
-            raise TypeError("seed: the key is traced, and the state of a context outlives the trace; pass seed=key to the draws instead")
+            raise TypeError(
+                "seed: the key is traced, and the state of a context outlives the trace; pass seed=key to the draws instead"
+            )
         words = _plain(found.to_numpy(words))
     _STATE.set(State(words, _STATE.get()))
 
 
 def next_key(op: str, interpreter: Any) -> Any:
-    """The words of a new key from the state of the context: equal on every backend after `tl.seed(0)`. For all that is not hot."""
+    """The words of a new key from the state of the context: equal on every backend after `tl.seed`. For all that is not hot."""
     interpreter.check_draw(op)
     state = current_state()
     in_graph = state.generator(interpreter).graph_key() if interpreter.draws_in_graph() else None

@@ -32,8 +32,8 @@ from trellis.ops import (
 
 API_VERSION = "2025.12"
 _MAIN = (
-    comparison, conversion, creation, data_types, distributions, elementwise, indexing, manipulation, products, random, reduction, searching,
-    special,
+    comparison, conversion, creation, data_types, distributions, elementwise, indexing, manipulation, products, random, reduction,
+    searching, special,
 )  # fmt: skip
 _MAIN_LINALG = ("matmul", "matrix_transpose", "outer", "tensordot", "trace", "vecdot", "diagonal")
 _PLAIN = {op for op in domains.DOMAIN if op in (*elementwise.__all__, *comparison.__all__, *special.__all__)} - {

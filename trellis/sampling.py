@@ -36,7 +36,7 @@ Size = tuple[Any, ...]  # ints; in a compiled TensorFlow function also tensors
 
 # ---- where numbers come from ---------------------------------------------------------------------------------------------------
 class Seeded:
-    """The portable stream of one key. Each `stream` is independent of the others; stream 0 is what `jax.random` makes of the key."""
+    """The portable stream of one key. Its streams are independent; stream 0 is what `jax.random` makes of the key."""
 
     def __init__(self, words: Any, interpreter: Any, device: Any) -> None:
         self._words, self._interpreter, self._device = words, interpreter, device
@@ -50,7 +50,9 @@ class Seeded:
 
     def unit(self, shape: Size, dtype: DType, stream: int = 0, offset: int = 0) -> Array:
         """Uniform in [0, 1)."""
-        return Array(self._interpreter.random_unit(self._key(stream), shape=shape, dtype=dtype, offset=offset, device=self._device))
+        return Array(
+            self._interpreter.random_unit(self._key(stream), shape=shape, dtype=dtype, offset=offset, device=self._device)
+        )
 
     def normal(self, shape: Size, dtype: DType, stream: int = 0, offset: int = 0) -> Array:
         grid = float64 if dtype is float64 else float32
@@ -77,8 +79,8 @@ class Unseeded:
 class Draw:
     """The arguments of one call: parameters as Arrays, the shape, the dtype, and the source of numbers.
 
-    `portable` takes a key from the state of the context if no seed is given. `event` is the rank of one sample, None if the parameters
-    do not broadcast.
+    `portable` takes a key from the state of the context if no seed is given. `event` is the rank of one sample, None if the
+    parameters do not broadcast.
     """
 
     def __init__(
@@ -111,7 +113,9 @@ class Draw:
         found = find_all(*(x._data for x in self.arrays))
         found = load(found.name) if found.level else found  # a value on the tape: NumPy draws
         if backend is not None and target(backend) is not found:
-            raise ValueError(f"{self.op}: backend={backend!r}, but the arrays are of {found.name}; leave backend out, or bring them there")
+            raise ValueError(
+                f"{self.op}: backend={backend!r}, but the arrays are of {found.name}; leave backend out, or bring them there"
+            )
         return found
 
     def _shape(self, shape: Any, event: int) -> Size:
@@ -123,7 +127,9 @@ class Draw:
         try:
             together = np.broadcast_shapes(*sizes)
         except ValueError:
-            raise ValueError(f"{self.op}: the shapes {', '.join(map(str, sizes))} of the parameters do not broadcast together") from None
+            raise ValueError(
+                f"{self.op}: the shapes {', '.join(map(str, sizes))} of the parameters do not broadcast together"
+            ) from None
         if shape is None:
             return together
         wanted = arguments.shape(self.op, shape)
@@ -140,7 +146,9 @@ class Draw:
         if dtype is not None:
             found = dtypes.as_dtype(dtype)
             if found.kind != "f":
-                raise TypeError(f"{self.op}: dtype={found} is no real floating-point dtype; use tl.float32, or tl.randint for integers")
+                raise TypeError(
+                    f"{self.op}: dtype={found} is no real floating-point dtype; use tl.float32, or tl.randint for integers"
+                )
             self.interpreter.native_dtype(found)  # JAX without x64 says so
             return found
         found = dtypes.common_dtype([x.dtype for x in self.arrays]) if self.arrays else float32

@@ -42,7 +42,10 @@ def test_random_uniform(backend: str) -> None:
     jax_numbers = to_numpy(tl.random_uniform(shape=4, backend=backend, seed=0))
     np.testing.assert_allclose(jax_numbers, JAX_UNIFORM_0, rtol=1e-6)
     fits(to_numpy(x), scipy.stats.uniform())
-    fits(to_numpy(tl.random_uniform(low=-3.0, high=5.0, shape=(N,), dtype=tl.float64, backend=backend, seed=1)), scipy.stats.uniform(-3, 8))
+    fits(
+        to_numpy(tl.random_uniform(low=-3.0, high=5.0, shape=(N,), dtype=tl.float64, backend=backend, seed=1)),
+        scipy.stats.uniform(-3, 8),
+    )
     fits(to_numpy(tl.random_uniform(shape=(N,), backend=backend)), scipy.stats.uniform(), level=1e-6)
     for dtype in (tl.float16, tl.bfloat16, tl.float64):
         assert tl.random_uniform(shape=2, dtype=dtype, backend=backend, seed=0).dtype is dtype
@@ -57,10 +60,10 @@ def test_random_uniform(backend: str) -> None:
     assert (found >= to_numpy(low)).all()
     assert (found < to_numpy(high)).all()
     assert tl.random_uniform(low=low, high=high, shape=(5, 2, 3), seed=3).shape == (5, 2, 3)
-    for bad in (dict(low=2.0, high=1.0), dict(low=high, high=low)):
-        with pytest.raises(ValueError, match="random_uniform: .*low must not be above high"):
+    for bad in ({"low": 2.0, "high": 1.0}, {"low": high, "high": low}):
+        with pytest.raises(ValueError, match=r"random_uniform: .*low must not be above high"):
             tl.random_uniform(**bad, backend=backend)
-    with pytest.raises(TypeError, match="random_uniform: seed must be an integer or a tl.Key, got 'zero'"):
+    with pytest.raises(TypeError, match=r"random_uniform: seed must be an integer or a tl.Key, got 'zero'"):
         tl.random_uniform(shape=2, seed="zero", backend=backend)
 
 
@@ -68,7 +71,10 @@ def test_random_normal(backend: str) -> None:
     x = tl.random_normal(shape=(N,), backend=backend, seed=0)
     assert (x.backend, x.shape, x.dtype) == (backend, (N,), tl.float32)
     fits(to_numpy(x), scipy.stats.norm())
-    fits(to_numpy(tl.random_normal(mean=-1.0, std=3.0, shape=(N,), dtype=tl.float64, backend=backend, seed=2)), scipy.stats.norm(-1, 3))
+    fits(
+        to_numpy(tl.random_normal(mean=-1.0, std=3.0, shape=(N,), dtype=tl.float64, backend=backend, seed=2)),
+        scipy.stats.norm(-1, 3),
+    )
     fits(to_numpy(tl.random_normal(shape=(N,), backend=backend)), scipy.stats.norm(), level=1e-6)
     rows = to_numpy(tl.random_normal(shape=(2, N // 2), backend=backend, seed=4))
     assert abs(np.corrcoef(rows)[0, 1]) < 0.02
@@ -111,9 +117,9 @@ def test_multinomial(backend: str) -> None:
     np.testing.assert_array_equal(np.sort(w, axis=1), np.tile(np.arange(4), (100, 1)))
 
     for bad, message in (
-        (dict(probs=[0.5, -0.1, 0.6]), "a probability must not be negative"),
-        (dict(probs=[0.5, 0.1, 0.1]), "probs sums to 0.7 along its last axis"),
-        (dict(probs=[0.5, 0.5]), "its last axis must have population_size=3"),
+        ({"probs": [0.5, -0.1, 0.6]}, "a probability must not be negative"),
+        ({"probs": [0.5, 0.1, 0.1]}, "probs sums to 0.7 along its last axis"),
+        ({"probs": [0.5, 0.5]}, "its last axis must have population_size=3"),
     ):
         with pytest.raises(ValueError, match=message):
             tl.multinomial(3, 2, backend=backend, **bad)

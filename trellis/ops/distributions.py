@@ -40,7 +40,7 @@ def exponential(
 
     >>> import trellis as tl
     >>> tl.exponential(shape=2, seed=0)
-    Array([2.950125, 3.843438], dtype=float32, backend='numpy', device='cpu')
+    Array([2.9501293, 3.8434274], dtype=float32, backend='numpy', device='cpu')
     """
     draw = Draw("exponential", {"scale": scale}, shape, device, backend, seed)
     draw.require("scale", lambda value: value < 0, "a scale must not be negative")

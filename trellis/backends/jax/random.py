@@ -96,11 +96,11 @@ def random_unit(key: Any, *, shape: tuple[int, ...], dtype: DType, offset: int, 
 
 
 def check_draw(op: str) -> None:
-    """Under jit a draw from Python state would be a constant of the compiled function. Eager grad and vmap compute, and may draw."""
+    """Under jit a draw from Python state would be a constant of the function. Eager grad and vmap compute, and may draw."""
     if isinstance(jnp.zeros((), _U32), jax.core.Tracer):
         raise RuntimeError(
-            f"{op}: without seed= inside jax.jit the numbers would be drawn once, when the function is traced, and repeat at every "
-            f"call; make a tl.Key an argument of the function and pass seed=key"
+            f"{op}: without seed= inside jax.jit the numbers would be drawn once, when the function is traced, and repeat at "
+            f"every call; make a tl.Key an argument of the function and pass seed=key"
         )
 
 

@@ -14,7 +14,10 @@ __all__ = ["Generator", "check_draw", "draws_in_graph", "random_unit", "random_w
 
 _BLOCK = 1 << 15
 _ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
-_ONE = {FLOAT16: (np.uint16, 6, 0x3C00), FLOAT32: (np.uint32, 9, 0x3F800000)}  # integer of the same size, bits to drop, bits of 1.0
+_ONE = {
+    FLOAT16: (np.uint16, 6, 0x3C00),
+    FLOAT32: (np.uint32, 9, 0x3F800000),
+}  # integer of the same size, bits to drop, bits of 1.0
 _U32 = np.uint32
 
 
@@ -129,4 +132,6 @@ class Generator:
     def normal(self, *, shape: tuple[int, ...], dtype: DType, device: Any) -> Any:
         native_device(device)
         native = NATIVE[dtype]
-        return np.asarray(self.native.standard_normal(shape, np.float32 if dtype.bits == 16 else native.type)).astype(native, copy=False)
+        return np.asarray(self.native.standard_normal(shape, np.float32 if dtype.bits == 16 else native.type)).astype(
+            native, copy=False
+        )

@@ -29,7 +29,7 @@ def _leaf(key: Any) -> torch.Tensor:
 pytree.register_pytree_node(
     Key,
     lambda key: ([_leaf(key)], None),
-    lambda children, _: make_key(list(children)[0]),
+    lambda children, _: make_key(next(iter(children))),
     serialized_type_name="trellis.Key",
     flatten_with_keys_fn=lambda key: ([(pytree.GetAttrKey("words"), _leaf(key))], None),
 )
