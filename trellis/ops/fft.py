@@ -26,6 +26,8 @@ def _one(op: str, x: AnyArray, n: int | None, axis: int, norm: str) -> AnyArray:
 
 def _many(op: str, x: AnyArray, s: Sequence[int] | None, axes: Sequence[int] | None, norm: str) -> AnyArray:
     sizes: Any = None if s is None else tuple(integer(op, "s", n) for n in s)
+    if sizes is not None and any(n < 1 for n in sizes):
+        raise ValueError(f"{op}: s={s!r} must hold sizes of 1 or more")
     along: Any = None if axes is None else tuple(integer(op, "axes", a) for a in axes)
     if sizes is not None and along is not None and len(sizes) != len(along):
         raise ValueError(f"{op}: s={s!r} and axes={axes!r} have different lengths")

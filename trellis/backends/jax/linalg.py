@@ -12,14 +12,14 @@ import numpy as np
 from jax import lax
 
 from trellis.backends import elementwise as factories
-from trellis.backends.jax.common import as_index, cast, compiled, is_concrete, is_half, promoted, widened
+from trellis.backends.jax.common import cast, compiled, is_concrete, is_half, promoted, widened
 from trellis.backends.jax.meta import NATIVE
 from trellis.backends.jax.reduction import sum_dtype
 from trellis.dtypes import DType
 
 __all__ = [
     "cholesky", "cross", "det", "diagonal", "eig", "eigh", "eigvals", "eigvalsh", "einsum", "expm", "inv", "kron", "matmul",
-    "matrix_power", "matrix_rank", "matrix_transpose", "outer", "pinv", "qr", "slogdet", "solve", "solve_triangular", "svd",
+    "matrix_power", "matrix_transpose", "outer", "pinv", "qr", "slogdet", "solve", "solve_triangular", "svd",
     "svdvals", "tensordot", "trace", "vecdot",
 ]  # fmt: skip
 
@@ -211,17 +211,12 @@ def svdvals(x: Any) -> Any:
 
 # ---- JAX's own versions of composites --------------------------------------------------------------------------------
 _pinv = compiled(lambda x, rtol: jnp.linalg.pinv(x, rtol))
-_matrix_rank = compiled(lambda x, rtol: jnp.linalg.matrix_rank(x, rtol))
 _matrix_power = compiled(lambda x, n: jnp.linalg.matrix_power(x, n), "n")
 _expm = compiled(lambda x: jax.scipy.linalg.expm(x))
 
 
 def pinv(x: Any, rtol: Any) -> Any:
     return _like(x, _pinv(widened(x), rtol))
-
-
-def matrix_rank(x: Any, rtol: Any) -> Any:
-    return as_index(_matrix_rank(widened(x), rtol))
 
 
 def matrix_power(x: Any, *, n: int) -> Any:

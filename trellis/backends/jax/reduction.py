@@ -15,7 +15,7 @@ from trellis.dtypes import DType
 
 __all__ = [
     "all", "any", "count_nonzero", "cumulative_prod", "cumulative_sum", "diff", "log_softmax", "logsumexp", "max", "mean", "min",
-    "prod", "quantile", "softmax", "std", "sum", "var",
+    "prod", "softmax", "std", "sum", "var",
 ]  # fmt: skip
 
 _Axis = int | tuple[int, ...] | None
@@ -130,9 +130,6 @@ _diff = compiled(lambda x, prepend, append, axis, n: jnp.diff(x, n, axis, prepen
 _logsumexp = compiled(lambda x, axis, keepdims: jax.nn.logsumexp(x, axis, keepdims=keepdims), "axis", "keepdims")
 _softmax = compiled(lambda x, axis: jax.nn.softmax(x, axis), "axis")
 _log_softmax = compiled(lambda x, axis: jax.nn.log_softmax(x, axis), "axis")
-_quantile = compiled(
-    lambda x, q, axis, keepdims, method: jnp.quantile(x, q, axis, keepdims=keepdims, method=method), "axis", "keepdims", "method"
-)
 
 
 def diff(x: Any, prepend: Any, append: Any, *, axis: int, n: int) -> Any:
@@ -150,9 +147,3 @@ def softmax(x: Any, *, axis: _Axis) -> Any:
 
 def log_softmax(x: Any, *, axis: _Axis) -> Any:
     return _log_softmax(floating(x), axis=axis)
-
-
-def quantile(x: Any, q: Any, *, axis: _Axis, keepdims: bool, method: str) -> Any:
-    real_only("quantile", x)
-    x = floating(x)
-    return _quantile(x, strong(q, x.dtype), axis=axis, keepdims=keepdims, method=method)

@@ -14,7 +14,7 @@ from trellis.backends.jax.meta import default_int, native_dtype
 from trellis.dtypes import DType
 
 __all__ = [
-    "argmax", "argmin", "argsort", "bincount", "interp", "isin", "nonzero", "searchsorted", "sort", "top_k", "unique_all",
+    "argmax", "argmin", "argsort", "bincount", "isin", "nonzero", "searchsorted", "sort", "top_k", "unique_all",
     "unique_values",
 ]  # fmt: skip
 
@@ -126,14 +126,3 @@ def bincount(x: Any, weights: Any, *, minlength: int, length: int | None) -> Any
 
 def _floating(dtype: DType) -> DType:
     return dtypes.float32 if dtype.kind in "biu" else dtype
-
-
-_interp = compiled(lambda x, xp, fp, left, right: jnp.interp(x, xp, fp, left, right))
-
-
-def interp(x: Any, xp: Any, fp: Any, *, left: Any, right: Any) -> Any:
-    real_only("interp", xp)
-    points = native_dtype(_floating(common("interp", x, xp)))
-    values = native_dtype(_floating(common("interp", x, xp, fp)))
-    ends = [None if v is None else np.asarray(v, values) for v in (left, right)]
-    return cast(_interp(strong(x, points), strong(xp, points), strong(fp, values), *ends), values)

@@ -51,8 +51,8 @@ fftn, ifftn, rfftn, irfftn = map(_many, ("fftn", "ifftn", "rfftn", "irfftn"))
 
 
 def fftshift(x: torch.Tensor, *, axes: Any) -> torch.Tensor:
-    return torch.fft.fftshift(x, positive_axes("fftshift", x, axes))
+    return x if axes == () else torch.fft.fftshift(x, positive_axes("fftshift", x, axes))
 
 
 def ifftshift(x: torch.Tensor, *, axes: Any) -> torch.Tensor:
-    return torch.fft.ifftshift(x, positive_axes("ifftshift", x, axes))
+    return x if axes == () else torch.fft.ifftshift(x, positive_axes("ifftshift", x, axes))

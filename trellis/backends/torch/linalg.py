@@ -22,6 +22,7 @@ from trellis.backends.torch.convert import (
     weak,
 )
 from trellis.backends.torch.unsigned import wide
+from trellis.composites import norms
 from trellis.domains import compute_dtype
 
 __all__ = [
@@ -183,5 +184,7 @@ def vector_norm(x: torch.Tensor, *, axis: Any, keepdims: bool, ord: float) -> to
         return torch.abs(x)
     if axis is not None:
         check_rank("vector_norm", x, axis)
+    if x.numel() == 0:  # torch refuses the largest of no elements, which is 0 for a norm
+        return norms.vector_norm(x, axis=axis, keepdims=keepdims, ord=ord)
     axes = None if axis is None else positive_axes("vector_norm", x, axis)
     return torch.linalg.vector_norm(x, ord, axes, keepdims)
