@@ -39,7 +39,7 @@ CASES = [
     Case("uniform float16", lambda **k: tl.random_uniform(low=-1.0, high=3.0, dtype=tl.float16, **k)),
     Case("uniform bfloat16", lambda **k: tl.random_uniform(low=-1.0, high=3.0, dtype=tl.bfloat16, **k)),
     Case("normal", tl.random_normal, scipy.stats.norm(), 8),
-    Case("normal float64", lambda **k: tl.random_normal(mean=2, std=3, dtype="float64", **k), scipy.stats.norm(2, 3), 32, size=2.0),
+    Case("normal float64", lambda **k: tl.random_normal(mean=2, std=3, dtype="float64", **k), scipy.stats.norm(2, 3), 32, size=2),
     Case("randint", lambda **k: tl.randint(-3, 9, **k), scipy.stats.randint(-3, 9)),
     Case("randint int8", lambda **k: tl.randint(-128, 128, dtype=tl.int8, **k), scipy.stats.randint(-128, 128)),
     Case("randint uint16", lambda **k: tl.randint(0, 12, dtype=tl.uint16, **k), scipy.stats.randint(0, 12)),

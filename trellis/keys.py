@@ -127,7 +127,7 @@ def key_data(op: str, seed: Any) -> Any:
     try:
         if isinstance(seed, (bool, np.bool_)):
             raise TypeError
-        number = operator.index(seed)
+        number = operator.index(seed)  # type: ignore[arg-type]
     except TypeError:
         raise TypeError(f"{op}: seed must be an integer or a tl.Key, got {_described(seed)}") from None
     if not -(2**63) <= number < 2**64:

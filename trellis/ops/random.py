@@ -105,14 +105,13 @@ def randint(
     Array([9, 9, 3, 4, 5], dtype=int64, backend='numpy', device='cpu')
     """
     draw = Draw("randint", {"low": low, "high": high}, shape, device, backend, seed)
+    value: Any
     for name, value in draw.values.items():
-        kind = ("i" if type(value) is int else "f") if is_number(value) else value.dtype.kind
-        if kind not in "iu":
-            raise TypeError(
-                f"randint: {name} must be an integer, got {value!r}"
-                if is_number(value)
-                else f"randint: {name} is of {value.dtype}"
-            )
+        if is_number(value):
+            if type(value) is not int:
+                raise TypeError(f"randint: {name} must be an integer, got {value!r}")
+        elif value.dtype.kind not in "iu":
+            raise TypeError(f"randint: {name} must be an integer, got an array of {value.dtype}")
     if dtype is None and draw.arrays:
         dtype = dtypes.common_dtype([x.dtype for x in draw.arrays])
     wanted = draw.integer_dtype(dtype)

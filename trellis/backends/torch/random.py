@@ -17,7 +17,7 @@ from trellis.keys import Key, make_key
 
 __all__ = ["Generator", "check_draw", "draws_in_graph", "random_unit", "random_words", "threefry"]
 
-_BLOCK = 1 << 15  # eager: what stays in the cache
+_BLOCK = 30_000  # eager: what stays in the cache; from 32,768 on torch starts its threads, which wait more than they work
 _ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
 
 
