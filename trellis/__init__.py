@@ -7,6 +7,7 @@ from math import e, inf, nan, pi
 from trellis import backends as _backends, dispatch as _dispatch
 from trellis.array import Array
 from trellis.container import Container
+from trellis.control import *
 from trellis.dispatch import current_backend, set_backend, using
 from trellis.dtypes import (
     DType, bfloat16, bool, complex64, complex128, float16, float32, float64, int8, int16, int32, int64, uint8, uint16, uint32, uint64,

@@ -7,8 +7,8 @@ inside a user's jit.
 from __future__ import annotations
 
 from trellis.backends.jax import (
-    creation, elementwise, fft, grad, indexing, linalg, manipulation, meta, optimizers, random, reduction, searching,
+    control, creation, elementwise, fft, grad, indexing, linalg, manipulation, meta, optimizers, random, reduction, searching,
 )  # fmt: skip
 
 name = "jax"
-modules = (meta, elementwise, creation, manipulation, reduction, searching, indexing, linalg, fft, random, grad, optimizers)
+modules = (meta, elementwise, creation, manipulation, reduction, searching, indexing, linalg, fft, random, grad, control, optimizers)

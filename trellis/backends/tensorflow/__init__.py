@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from trellis.backends.tensorflow import (
+    control,
     creation,
     elementwise,
     fft,
@@ -26,5 +27,6 @@ modules = (
     creation,
     *kernels.placed(elementwise, special, manipulation, reduction, searching, indexing, updates, products, linalg, fft),
     grad,
+    control,
     random,
 )

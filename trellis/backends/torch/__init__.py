@@ -1,6 +1,7 @@
 """PyTorch as a namespace of ops: eager, under autograd, torch.func, FakeTensors and torch.compile alike."""
 
 from trellis.backends.torch import (
+    control,
     creation,
     elementwise,
     fft,
@@ -17,4 +18,4 @@ from trellis.backends.torch import (
 )
 
 name = "torch"
-modules = (meta, creation, elementwise, special, manipulation, reduction, searching, indexing, linalg, fft, random, grad, optimizers)
+modules = (meta, creation, elementwise, special, manipulation, reduction, searching, indexing, linalg, fft, random, grad, control, optimizers)

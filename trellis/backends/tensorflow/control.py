@@ -1,0 +1,189 @@
+"""vmap, control flow and tf.function on TensorFlow.
+
+Eagerly control flow is Python's, so that any tape sees each step; in a graph it is tf.cond and tf.while_loop, which have
+gradients of their own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import tensorflow as tf
+
+from trellis.backends.tensorflow.meta import is_traced
+from trellis.nests import Nest
+
+__all__ = ["compile", "compiles", "cond", "scan", "vmap", "while_loop"]
+
+Flat = list[Any]
+
+
+# ---- vmap ----------------------------------------------------------------------------------------------------------------------
+def vmap(function: Callable[[Flat], tuple[Flat, Flat]], arrays: Flat, axes: Sequence[int], size: int | None) -> tuple[Flat, Flat]:
+    moved = [_first_axis(x, axis) for x, axis in zip(arrays, axes)]
+    if size == 0 and tf.executing_eagerly():  # nothing to run it on: one run on zeros tells what it would give
+        stacked, fixed = function([tf.zeros(x.shape[1:], x.dtype) for x in moved])
+        return [tf.zeros((0, *y.shape), y.dtype) for y in stacked], fixed
+    mapped = 0  # how many of the results are stacked
+
+    def run(elements: Flat) -> Flat:
+        nonlocal mapped
+        stacked, fixed = function(list(elements))
+        mapped = len(stacked)
+        return [*map(tf.convert_to_tensor, stacked), *map(tf.convert_to_tensor, fixed)]
+
+    results = _each(run, moved, size)
+    return results[:mapped], [_only(y) for y in results[mapped:]]
+
+
+def _first_axis(x: Any, axis: int) -> Any:
+    x = tf.convert_to_tensor(x)
+    if axis == 0:
+        return x
+    rank = x.shape.rank
+    return tf.transpose(x, [axis, *(i for i in range(rank) if i != axis)])
+
+
+def _each(run: Callable[[Flat], Flat], moved: Flat, size: int | None) -> Flat:
+    """All elements at once; where an op cannot be batched, one after the other."""
+    try:
+        return _batched(run, moved)
+    except Exception:  # of many kinds: no converter for an op, a converter that fails, a function that needs its values
+        pass
+    if tf.executing_eagerly():
+        count = int(moved[0].shape[0])
+        rows = [run([x[i] for x in moved]) for i in range(count)]
+        return [tf.stack(column) for column in zip(*rows)]
+    specs = _specs(run, [tf.TensorSpec(x.shape[1:], x.dtype) for x in moved])
+    return list(tf.map_fn(run, moved, fn_output_signature=specs)) if specs else []
+
+
+def _batched(run: Callable[[Flat], Flat], moved: Flat) -> Flat:
+    def all_at_once(inputs: Flat) -> Flat:
+        return list(tf.vectorized_map(run, inputs, fallback_to_while_loop=False, warn=False))
+
+    if not tf.executing_eagerly():
+        return all_at_once(moved)
+    # Traced here and not by vectorized_map, which has TensorFlow warn of a function that is traced at each call.
+    concrete = tf.function(all_at_once, autograph=False).get_concrete_function([tf.TensorSpec(x.shape, x.dtype) for x in moved])
+    return list(concrete(*moved))
+
+
+def _specs(function: Callable[[Flat], Flat], inputs: list[tf.TensorSpec]) -> list[tf.TensorSpec]:
+    """Shapes and dtypes of what a function returns, from tracing it."""
+    outputs = tf.function(function, autograph=False).get_concrete_function(inputs).outputs
+    return [tf.TensorSpec(y.shape, y.dtype) for y in outputs]
+
+
+def _only(y: Any) -> Any:
+    if tf.executing_eagerly() and not is_traced(y):
+        same = y == y[:1]
+        if y.dtype.is_floating or y.dtype.is_complex:
+            same |= (y != y) & (y[:1] != y[:1])
+        if not bool(tf.reduce_all(same)):
+            raise ValueError("vmap: a result with out_axes None is not the same for each element; give it an axis")
+    return y[0]
+
+
+# ---- control flow --------------------------------------------------------------------------------------------------------------
+def cond(pred: Any, true_function: Callable[[Flat], Flat], false_function: Callable[[Flat], Flat], operands: Flat) -> Flat:
+    if tf.executing_eagerly():
+        return (true_function if pred else false_function)(operands)
+    return list(tf.cond(pred, lambda: _tensors(true_function(operands)), lambda: _tensors(false_function(operands))))
+
+
+def _tensors(values: Flat) -> Flat:
+    return [tf.convert_to_tensor(x) for x in values]
+
+
+def while_loop(condition: Callable[[Flat], Any], body: Callable[[Flat], Flat], carry: Flat) -> Flat:
+    if tf.executing_eagerly():
+        while condition(carry):
+            carry = body(carry)
+        return carry
+    return list(tf.while_loop(lambda *c: condition(list(c)), lambda *c: _tensors(body(list(c))), _tensors(carry)))
+
+
+def scan(
+    step: Callable[[Flat, Flat], tuple[Flat, Flat]], carry: Flat, xs: Flat, length: int | None, reverse: bool
+) -> tuple[Flat, Flat]:
+    xs = _tensors(xs)
+    if not tf.executing_eagerly():
+        return _scan_in_graph(step, _tensors(carry), xs, length, reverse)
+    if length == 0:
+        _, ys = step(carry, [tf.zeros(x.shape[1:], x.dtype) for x in xs])
+        return carry, [tf.zeros((0, *y.shape), y.dtype) for y in ys]
+    columns = [tf.unstack(x, num=length) for x in xs]
+    rows: list[Flat] = []
+    for i in reversed(range(length)) if reverse else range(length):
+        carry, ys = step(carry, [column[i] for column in columns])
+        rows.append(ys)
+    if reverse:
+        rows.reverse()
+    return carry, [tf.stack(column) for column in zip(*rows)]
+
+
+def _scan_in_graph(step: Any, carry: Flat, xs: Flat, length: int | None, reverse: bool) -> tuple[Flat, Flat]:
+    width = len(carry)
+
+    def flat_step(inputs: Flat) -> Flat:
+        after, ys = step(list(inputs[:width]), list(inputs[width:]))
+        return [*_tensors(after), *_tensors(ys)]
+
+    inputs = [tf.TensorSpec(x.shape, x.dtype) for x in carry] + [tf.TensorSpec(x.shape[1:], x.dtype) for x in xs]
+    specs = _specs(flat_step, inputs)[width:]
+    count = tf.shape(xs[0])[0] if length is None else tf.constant(length)
+    stores = [tf.TensorArray(s.dtype, size=count, element_shape=s.shape) for s in specs]
+
+    def body(i: Any, carry: Flat, stores: Flat) -> Any:
+        at = count - 1 - i if reverse else i
+        results = flat_step([*carry, *(tf.gather(x, at) for x in xs)])
+        return i + 1, results[:width], [store.write(at, y) for store, y in zip(stores, results[width:])]
+
+    _, final, stores = tf.while_loop(
+        lambda i, *_: i < count, body, (tf.constant(0), carry, stores), maximum_iterations=None if length is None else length
+    )
+    stacked = [tf.ensure_shape(store.stack(), (length, *s.shape)) for store, s in zip(stores, specs)]
+    return list(final), stacked
+
+
+# ---- compile -------------------------------------------------------------------------------------------------------------------
+def compiles(arrays: Flat) -> bool:
+    return tf.executing_eagerly() and not any(is_traced(x) for x in arrays)
+
+
+def compile(function: Callable[[Flat], Any]) -> Callable[[Flat], Any]:
+    """A tf.function for each signature: what else it returns than tensors is known for each by itself."""
+    made: dict[Any, Callable[[Flat], Any]] = {}
+
+    def run(leaves: Flat) -> Any:
+        leaves = [tf.convert_to_tensor(x) if isinstance(x, tf.Variable) else x for x in leaves]
+        key = tuple([(tuple(x.shape), x.dtype) if tf.is_tensor(x) else (type(x), x) for x in leaves])
+        entry = made.get(key)
+        if entry is None:
+            entry = made[key] = _compile_one(function, leaves)
+        return entry(leaves)
+
+    return run
+
+
+def _compile_one(function: Callable[[Flat], Any], leaves: Flat) -> Callable[[Flat], Any]:
+    numbers = [None if tf.is_tensor(x) else x for x in leaves]
+    returned: list[Nest] = []
+
+    def traced(tensors: Flat) -> Flat:
+        remaining = iter(tensors)
+        nest = Nest(function([next(remaining) if number is None else number for number in numbers]))
+        returned.append(nest.without_arrays())  # symbolic tensors do not outlive their graph
+        return _tensors(nest.arrays)
+
+    # Traced at once: TensorFlow warns of functions that are made and called one after the other.
+    specs = [tf.TensorSpec(x.shape, x.dtype) for x in leaves if tf.is_tensor(x)]
+    concrete = tf.function(traced, autograph=False).get_concrete_function(specs)
+    nest = returned[-1]
+
+    def run(leaves: Flat) -> Any:
+        return nest.fill(concrete(*(x for x in leaves if tf.is_tensor(x))))
+
+    return run

@@ -1,0 +1,155 @@
+"""vmap, control flow and torch.compile on torch.
+
+Eagerly control flow is Python's. Inside torch.compile it is torch's higher-order operators (cond, while_loop, scan); they do
+not trace inside of torch.func's transforms (up to torch 2.13 Dynamo fails on them), so there a branch computes both sides and
+chooses, and a scan is written out. Inside vmap, where each element has its own condition, both sides run and each element takes
+its own.
+"""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+from trellis import tree
+from trellis.backends.torch import grad
+
+__all__ = ["compile", "compiles", "cond", "scan", "vmap", "while_loop"]
+
+Flat = list[Any]
+OPTIONS: dict[str, Any] = {}  # further arguments of torch.compile
+tree.leaves([True, 0, 0.0, 0j, ""])  # types that are met first inside of torch.compile are looked up in ways that it cannot trace
+_MAPPED: list[Any] = []  # the vmaps that torch.compile is tracing, one in the other; it traces one function at a time
+
+
+def vmap(function: Callable[[Flat], tuple[Flat, Flat]], arrays: Flat, axes: Sequence[int], size: int) -> tuple[Flat, Flat]:
+    def run(*elements: Any) -> tuple[Flat, Flat]:
+        if not torch.compiler.is_compiling():
+            return function(list(elements))
+        _MAPPED.append(None)
+        results = function(list(elements))
+        _MAPPED.pop()
+        return results
+
+    if size == 0:  # some kernels of vmap take a first element; one run on zeros tells the shapes
+        shapes = [(*x.shape[:axis], *x.shape[axis + 1 :]) for x, axis in zip(arrays, axes)]
+        stacked, fixed = function([x.new_zeros(shape) for x, shape in zip(arrays, shapes)])
+        return [y.new_zeros((0, *y.shape)) for y in stacked], fixed
+    return torch.func.vmap(run, in_dims=tuple(axes), out_dims=(0, None), randomness="different")(*arrays)
+
+
+def _compiling_in_transform() -> bool:
+    return len(_MAPPED) > 0 or len(grad._TRACED) > 0
+
+
+# ---- control flow --------------------------------------------------------------------------------------------------------------
+def cond(pred: Any, true_function: Callable[[Flat], Flat], false_function: Callable[[Flat], Flat], operands: Flat) -> Flat:
+    if torch.compiler.is_compiling():
+        if _compiling_in_transform():
+            return _select(pred, true_function(operands), false_function(operands))
+        true_function(operands)  # tells the structure of the results, which an operator cannot hand out; it is dead code
+        branches = [lambda *xs, f=f: tuple([y.clone() for y in f(list(xs))]) for f in (true_function, false_function)]
+        return list(torch.cond(pred, *branches, tuple(_own(operands))))
+    if _is_batched(pred):
+        return _select(pred, true_function(operands), false_function(operands))
+    return (true_function if pred else false_function)(operands)
+
+
+def _select(pred: Any, first: Flat, second: Flat) -> Flat:
+    return [torch.where(pred, a, b) for a, b in zip(first, second)]
+
+
+def _own(arrays: Flat) -> Flat:
+    """Copies: the higher-order operators refuse operands that share memory with each other or with closed-over tensors."""
+    return [x.clone(memory_format=torch.contiguous_format) for x in arrays]
+
+
+def _is_batched(x: Any) -> bool:
+    functorch = torch._C._functorch
+    while functorch.is_functorch_wrapped_tensor(x):
+        if functorch.is_batchedtensor(x):
+            return True
+        x = functorch.get_unwrapped(x)
+    return False
+
+
+def _any(x: Any) -> bool:
+    """Whether any element of a vmap is true: below vmap it is an ordinary tensor."""
+    functorch = torch._C._functorch
+    while functorch.is_functorch_wrapped_tensor(x):
+        x = functorch.get_unwrapped(x)
+    return bool(x.any())
+
+
+def while_loop(condition: Callable[[Flat], Any], body: Callable[[Flat], Flat], carry: Flat) -> Flat:
+    if torch.compiler.is_compiling():
+        return _while_compiled(condition, body, carry)
+    going = condition(carry)
+    while _any(going) if _is_batched(going) else going:
+        after = body(carry)
+        carry = _select(going, after, carry) if _is_batched(going) else after
+        going = condition(carry)
+    return carry
+
+
+def _while_compiled(condition: Callable[[Flat], Any], body: Callable[[Flat], Flat], carry: Flat) -> Flat:
+    if _compiling_in_transform():
+        raise NotImplementedError(
+            "while_loop: torch.compile cannot trace it inside of tl.grad, tl.jvp or tl.vmap; take the gradient of the compiled "
+            "function instead, or use tl.fori_loop or tl.scan with a length that is known"
+        )
+    from torch._higher_order_ops.while_loop import while_loop as run
+
+    return list(
+        run(lambda *c: condition(list(c)).clone(), lambda *c: tuple([y.clone() for y in body(list(c))]), tuple(_own(carry)))
+    )
+
+
+def scan(step: Callable[[Flat, Flat], tuple[Flat, Flat]], carry: Flat, xs: Flat, length: int, reverse: bool) -> tuple[Flat, Flat]:
+    if length == 0:
+        _, ys = step(carry, [x.new_zeros(x.shape[1:]) for x in xs])
+        return carry, [y.new_zeros((0, *y.shape)) for y in ys]
+    if torch.compiler.is_compiling() and not _compiling_in_transform() and len(carry) > 0:
+        return _scan_compiled(step, carry, xs, length, reverse)
+    columns = [x.unbind(0) for x in xs]
+    rows: list[Flat] = []
+    for i in reversed(range(length)) if reverse else range(length):
+        carry, ys = step(carry, [column[i] for column in columns])
+        rows.append(ys)
+    if reverse:
+        rows.reverse()
+    return carry, [torch.stack([row[i] for row in rows]) for i in range(len(rows[0]))]
+
+
+def _scan_compiled(
+    step: Callable[[Flat, Flat], tuple[Flat, Flat]], carry: Flat, xs: Flat, length: int, reverse: bool
+) -> tuple[Flat, Flat]:
+    from torch._higher_order_ops.scan import scan as run
+
+    step(carry, [x[0] for x in xs])  # tells the structure of the results; it is dead code
+    elements = xs or [torch.arange(length, device=carry[0].device)]
+
+    def flat_step(carry: Flat, x: Flat) -> tuple[Flat, Flat]:
+        after, ys = step(list(carry), list(x) if xs else [])
+        return [y.clone() for y in after], [y.clone() for y in ys]
+
+    final, stacked = run(flat_step, _own(carry), _own(elements), reverse=reverse)
+    return list(final), list(stacked)
+
+
+# ---- compile -------------------------------------------------------------------------------------------------------------------
+def compiles(arrays: Flat) -> bool:
+    """Not inside another trace, nor where the gradient is differentiated again: compiled code has no second derivative."""
+    return not (grad._in_transform() or grad._DEPTH.get() > 1)
+
+
+def compile(function: Callable[[Flat], Any]) -> Callable[[Flat], Any]:
+    def run(leaves: Flat) -> Any:
+        return function(leaves)
+
+    # A code object of its own: torch counts recompilations by it, and gives up after a few.
+    alone = types.FunctionType(run.__code__.replace(), run.__globals__, run.__name__, None, run.__closure__)
+    return torch.compile(alone, **OPTIONS)
