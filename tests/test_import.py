@@ -64,6 +64,8 @@ def test_command_line_explains_itself(arguments: list[str]) -> None:
 
 def test_functions_keep_their_names_when_a_backend_is_loaded() -> None:
     """A module imported late becomes an attribute of its package and could hide a function of the same name: `tl.backends`."""
-    code = "import trellis as tl; before = dict(vars(tl)); tl.zeros(2); print([n for n in before if vars(tl)[n] is not before[n]])"
+    code = (
+        "import trellis as tl; before = dict(vars(tl)); tl.zeros(2); print([n for n in before if vars(tl)[n] is not before[n]])"
+    )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert (done.stdout, done.stderr) == ("[]\n", "")

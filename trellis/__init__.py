@@ -10,7 +10,22 @@ from trellis.container import Container
 from trellis.control import *
 from trellis.dispatch import current_backend, set_backend, using
 from trellis.dtypes import (
-    DType, bfloat16, bool, complex64, complex128, float16, float32, float64, int8, int16, int32, int64, uint8, uint16, uint32, uint64,
+    DType,
+    bfloat16,
+    bool,
+    complex64,
+    complex128,
+    float16,
+    float32,
+    float64,
+    int8,
+    int16,
+    int32,
+    int64,
+    uint8,
+    uint16,
+    uint32,
+    uint64,
 )  # fmt: skip
 from trellis.inspection import __array_namespace_info__
 from trellis.namespaces import API_VERSION as __array_api_version__, namespace

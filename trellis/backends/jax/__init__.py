@@ -7,8 +7,34 @@ inside a user's jit.
 from __future__ import annotations
 
 from trellis.backends.jax import (
-    control, creation, elementwise, fft, grad, indexing, linalg, manipulation, meta, optimizers, random, reduction, searching,
+    control,
+    creation,
+    elementwise,
+    fft,
+    grad,
+    indexing,
+    linalg,
+    manipulation,
+    meta,
+    optimizers,
+    random,
+    reduction,
+    searching,
 )  # fmt: skip
 
 name = "jax"
-modules = (meta, elementwise, creation, manipulation, reduction, searching, indexing, linalg, fft, random, grad, control, optimizers)
+modules = (
+    meta,
+    elementwise,
+    creation,
+    manipulation,
+    reduction,
+    searching,
+    indexing,
+    linalg,
+    fft,
+    random,
+    grad,
+    control,
+    optimizers,
+)

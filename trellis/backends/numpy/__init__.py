@@ -18,4 +18,19 @@ from trellis.backends.numpy import (
 )  # fmt: skip
 
 name = "numpy"
-modules = (meta, elementwise, creation, manipulation, reduction, searching, indexing, linalg, fft, random, special, exponentials, grad, control)
+modules = (
+    meta,
+    elementwise,
+    creation,
+    manipulation,
+    reduction,
+    searching,
+    indexing,
+    linalg,
+    fft,
+    random,
+    special,
+    exponentials,
+    grad,
+    control,
+)

@@ -140,7 +140,9 @@ def stop_gradient(x: Any, *, preserve_type: bool) -> Any:
     return innermost(x)
 
 
-def custom_gradient(function: Callable[[list[Any]], Any], rule: Callable[[list[Any], Any, Any], Sequence[Any]], leaves: Leaves) -> Any:
+def custom_gradient(
+    function: Callable[[list[Any]], Any], rule: Callable[[list[Any], Any, Any], Sequence[Any]], leaves: Leaves
+) -> Any:
     depth = deepest(leaves)
     if not depth:
         return function(list(leaves))

@@ -137,6 +137,7 @@ def _placed(op: str, function: Kernel) -> Kernel:
 
 # ---- pieces of kernels ---------------------------------------------------------------------------------------------------------
 
+
 def number(value: Any, like: Any) -> Any:
     """A Python number as a 0-d tensor of `like`'s dtype."""
     return filled(value, like.dtype)

@@ -18,4 +18,19 @@ from trellis.backends.torch import (
 )
 
 name = "torch"
-modules = (meta, creation, elementwise, special, manipulation, reduction, searching, indexing, linalg, fft, random, grad, control, optimizers)
+modules = (
+    meta,
+    creation,
+    elementwise,
+    special,
+    manipulation,
+    reduction,
+    searching,
+    indexing,
+    linalg,
+    fft,
+    random,
+    grad,
+    control,
+    optimizers,
+)
