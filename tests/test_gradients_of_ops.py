@@ -4,6 +4,8 @@ Each row of the table is a map f from arrays to arrays. Checked are, along a ran
 the derivative in the direction v (tl.jvp) and its transpose (tl.vjp) by <u, J v> = <J^T u, v>; the first against differences of
 f; the gradient of a number made of f's results, and the derivative of that gradient along v, backward and forward, against
 differences of the gradient. Of complex arrays the gradient is d/dRe + i d/dIm, so that <a, b> is the real part of sum(conj(a) b).
+
+On JAX all that one row needs is compiled as one function, without optimisation: run op by op, compiling takes five times as long.
 """
 
 from __future__ import annotations
@@ -77,10 +79,6 @@ def traced_inner(xs: Sequence[Any], ys: Sequence[Any]) -> Any:
     return functools.reduce(tl.add, (tl.sum(tl.real(tl.conj(x) * y)) for x, y in zip(xs, ys)))
 
 
-def moved(case: Case, backend: str, direction: Sequence[Any], step: float) -> list[Any]:
-    return [make(backend, x + step * v) for x, v in zip(arrays_of(case), direction)]
-
-
 def direction_of(case: Case) -> list[Any]:
     return random_like(arrays_of(case), 1, case.hermitian)
 
@@ -91,64 +89,92 @@ def loss_of(backend: str, case: Case) -> Callable[..., Any]:
 
     def loss(*leaves: Any) -> Any:
         outputs = function(*leaves)
-        weights = [make(backend, w) for w in random_like([np.empty(tuple(y.shape), _dtype(y)) for y in outputs], 2)]
-        return traced_inner([w + 0.5 * y for w, y in zip(weights, outputs)], outputs)
+        return traced_inner([w + 0.5 * y for w, y in zip(weights_of(backend, outputs, 2), outputs)], outputs)
 
     return loss
 
 
-def _dtype(x: Any) -> str:
-    return "complex128" if tl.asarray(x).dtype.kind == "c" else "float64"
+def weights_of(backend: str, outputs: Sequence[Any], seed: int) -> list[Any]:
+    """Random numbers for each element of traced arrays."""
+    dtypes = ["complex128" if tl.asarray(y).dtype.kind == "c" else "float64" for y in outputs]
+    return [make(backend, w) for w in random_like([np.empty(tuple(y.shape), d) for y, d in zip(outputs, dtypes)], seed)]
+
+
+# ---- what is computed ------------------------------------------------------------------------------------------------------------
+_FAST_COMPILATION = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}
+
+
+def runner(backend: str, case: Case, function: Callable[[list[Any]], Any]) -> Callable[[float], list[list[Any]]]:
+    """`function` of the arrays moved by a step along the direction, its results as NumPy arrays."""
+    if backend == "jax" and not case.dynamic:
+        import jax
+
+        function = jax.jit(function, compiler_options=_FAST_COMPILATION)
+
+    def run(step: float) -> list[list[Any]]:
+        at = [make(backend, x + step * v) for x, v in zip(arrays_of(case), direction_of(case))]
+        return [[to_numpy(x) for x in part] for part in function(at)]
+
+    return run
 
 
 @functools.cache
-def gradient(backend: str, case: Case, step: float = 0.0) -> list[Any]:
-    """Of the loss, at the arrays moved by `step` along the direction; by all arrays at once."""
-    at = moved(case, backend, direction_of(case), step)
-    return [to_numpy(g) for g in tl.grad(loss_of(backend, case), argnums=tuple(range(len(at))))(*at)]
+def plain(backend: str, case: Case) -> Callable[[float], list[list[Any]]]:
+    """Results and gradient of the loss at a point moved by a step; each point once."""
+    function, loss, every = function_of(backend, case), loss_of(backend, case), tuple(range(len(case.positions)))
+    return functools.cache(runner(backend, case, lambda at: (function(*at), tl.grad(loss, argnums=every)(*at))))
+
+
+@functools.cache
+def derivatives(backend: str, case: Case) -> list[list[Any]]:
+    """Values and change along v (forward); values and pullback of u (backward); gradient and its change along v, forward, backward."""
+    function, loss, every = function_of(backend, case), loss_of(backend, case), tuple(range(len(case.positions)))
+
+    def run(at: list[Any]) -> Any:
+        v = [make(backend, d) for d in direction_of(case)]
+        outputs, change = tl.jvp(function, tuple(at), tuple(v))
+        values, pullback = tl.vjp(function, *at)
+        back = pullback(weights_of(backend, values, 3))
+        gradient, forward = tl.jvp(tl.grad(loss, argnums=every), tuple(at), tuple(v))
+        backward = tl.grad(lambda *xs: traced_inner(tl.grad(loss, argnums=every)(*xs), v), argnums=every)(*at)
+        return outputs, change, values, back, gradient, forward, backward
+
+    return runner(backend, case, run)(0.0)
+
+
+def differences(backend: str, case: Case, which: int) -> list[Any]:
+    """The derivative along the direction of the results (0) or of the gradient (1), by differences of fourth order."""
+    near = [plain(backend, case)(k * _STEP)[which] for k in (-2, -1, 1, 2)]
+    return [(a - 8 * b + 8 * c - d) / (12 * _STEP) for a, b, c, d in zip(*near)]
 
 
 # ---- the tests -------------------------------------------------------------------------------------------------------------------
 @pytest.mark.parametrize("case", CASES, ids=_IDS)
 def test_first_order(backend: str, case: Case) -> None:
-    """Forward against differences of fourth order, backward against forward."""
-    if (backend, case.name) in MISSING:
-        pytest.skip(f"asserted to raise in test_missing: {MISSING[backend, case.name]}")
-    function, direction = function_of(backend, case), direction_of(case)
-    at, v = moved(case, backend, direction, 0.0), [make(backend, d) for d in direction]
-
-    outputs, change = tl.jvp(function, tuple(at), tuple(v))
-    agree(outputs, function(*at), 1e-12)
-    near = [[to_numpy(y) for y in function(*moved(case, backend, direction, k * _STEP))] for k in (-2, -1, 1, 2)]
-    expected = [(a - 8 * b + 8 * c - d) / (12 * _STEP) for a, b, c, d in zip(*near)]
-    agree(change, expected, case.tolerance, least=1.0)
-
-    u = random_like([to_numpy(y) for y in outputs], 3)
-    values, pullback = tl.vjp(function, *at)
+    """Forward against differences, backward against forward."""
+    _skip_missing(backend, case)
+    outputs, change, values, back, *_ = derivatives(backend, case)
+    agree(outputs, plain(backend, case)(0.0)[0], 1e-12)
     agree(values, outputs, 1e-12)
-    back = pullback([make(backend, w) for w in u])
-    agree(back, back, 0.0)
-    assert [(to_numpy(g).shape, to_numpy(g).dtype) for g in back] == [(x.shape, x.dtype) for x in arrays_of(case)]
-    along, across = inner(u, change), inner(back, direction)
-    assert abs(along - across) <= 1e-10 * max(1.0, *(float(np.abs(to_numpy(c)).max(initial=0.0)) for c in change))
+    agree(change, differences(backend, case, 0), case.tolerance, least=1.0)
+    assert [(g.shape, g.dtype) for g in back] == [(x.shape, x.dtype) for x in arrays_of(case)]
+    along, across = inner(random_like(values, 3), change), inner(back, direction_of(case))
+    assert abs(along - across) <= 1e-10 * max([1.0, *(float(np.abs(c).max(initial=0.0)) for c in change)])
 
 
 @pytest.mark.parametrize("case", CASES, ids=_IDS)
 def test_second_order(backend: str, case: Case) -> None:
     """The gradient along a direction, differentiated backward and forward, against differences of the gradient."""
+    _skip_missing(backend, case)
+    *_, gradient, forward, backward = derivatives(backend, case)
+    agree(gradient, plain(backend, case)(0.0)[1], 1e-11)
+    agree(backward, differences(backend, case, 1), 10 * case.tolerance, least=1.0)
+    agree(forward, backward, 1e-9, least=1.0)
+
+
+def _skip_missing(backend: str, case: Case) -> None:
     if (backend, case.name) in MISSING:
         pytest.skip(f"asserted to raise in test_missing: {MISSING[backend, case.name]}")
-    loss, direction = loss_of(backend, case), direction_of(case)
-    at, v = moved(case, backend, direction, 0.0), [make(backend, d) for d in direction]
-    every = tuple(range(len(at)))
-
-    up, down = gradient(backend, case, _STEP / 10), gradient(backend, case, -_STEP / 10)
-    expected = [(a - b) / (2 * _STEP / 10) for a, b in zip(up, down)]
-    backward = tl.grad(lambda *xs: traced_inner(tl.grad(loss, argnums=every)(*xs), v), argnums=every)(*at)
-    agree(backward, expected, 100 * case.tolerance, least=1.0)
-    first, forward = tl.jvp(tl.grad(loss, argnums=every), tuple(at), tuple(v))
-    agree(first, gradient(backend, case), 1e-11)
-    agree(forward, backward, 1e-9, least=1.0)
 
 
 @pytest.mark.parametrize("case", CASES, ids=_IDS)
@@ -159,7 +185,8 @@ def test_backends_agree(case: Case) -> None:
     reference = next(b for b in ("jax", "torch", "numpy") if (b, case.name) not in MISSING)
     for backend in BACKENDS:
         if (backend, case.name) not in MISSING:
-            agree(gradient(backend, case), gradient(reference, case), case.agreement or (1e-12 if backend == "numpy" else 1e-10))
+            tolerance = case.agreement or (1e-12 if backend == "numpy" else 1e-10)
+            agree(plain(backend, case)(0.0)[1], plain(reference, case)(0.0)[1], tolerance)
 
 
 @pytest.mark.parametrize(("name", "of"), list(MISSING))
@@ -169,7 +196,7 @@ def test_missing(name: str, of: str) -> None:
         pytest.skip(f"{name} is not installed")
     case = next(c for c in CASES if c.name == of)
     with pytest.raises((NotImplementedError, LookupError, RuntimeError)):
-        gradient(name, case)
+        derivatives(name, case)
 
 
 def test_every_function_is_differentiated() -> None:
