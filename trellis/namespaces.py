@@ -63,7 +63,9 @@ def _bound(name: str) -> ModuleType:
     if name not in BACKENDS:
         raise TypeError(f"namespace: {name} is not a framework; use one of {', '.join(map(repr, BACKENDS))}, or an array of one")
     made: Any = ModuleType(f"trellis.{name}", f"The Trellis API on {name} and its native arrays.")
-    _fill(made, name, {op: module for module in _MAIN for op in module.__all__} | dict.fromkeys(_MAIN_LINALG, linalg))
+    sources: dict[str, ModuleType] = {op: module for module in _MAIN for op in module.__all__}
+    sources.update(dict.fromkeys(_MAIN_LINALG, linalg))
+    _fill(made, name, sources)
     for extension in (linalg, fft):
         part = ModuleType(f"trellis.{name}.{extension.__name__.rsplit('.', 1)[1]}", extension.__doc__)
         _fill(part, name, dict.fromkeys(extension.__all__, extension))
