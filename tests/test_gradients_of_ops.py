@@ -202,7 +202,18 @@ def test_missing(name: str, of: str) -> None:
 def test_every_function_is_differentiated() -> None:
     """A public array function without a row, and without a reason not to have one, fails here, by name."""
     from trellis.ops import (
-        comparison, conversion, creation, elementwise, fft, indexing, linalg, manipulation, products, reduction, searching, special,
+        comparison,
+        conversion,
+        creation,
+        elementwise,
+        fft,
+        indexing,
+        linalg,
+        manipulation,
+        products,
+        reduction,
+        searching,
+        special,
     )  # fmt: skip
 
     modules = (

@@ -6,9 +6,11 @@ from typing import Any
 
 from trellis.composites.support import arange, cast, dtype_of, full, rank_of, shape_of
 from trellis.dtypes import bool as bool_, int32, integer_range
-from trellis.ops.indexing import at, getitem
-from trellis.ops.manipulation import broadcast_to, reshape
-from trellis.ops.searching import where
+from trellis.ops.comparison import equal, greater, not_equal
+from trellis.ops.elementwise import multiply
+from trellis.ops.indexing import at, getitem, segment_sum, take
+from trellis.ops.manipulation import broadcast_to, concat, reshape
+from trellis.ops.searching import argsort, where
 
 __all__ = ["gather", "scatter"]
 
@@ -51,6 +53,29 @@ def scatter(indices: Any, updates: Any, *, shape: tuple[int, ...], mode: str) ->
     start = full(updates, shape, _extreme(dtype, lowest=mode == "max"), dtype)
     touched = at(full(updates, shape, False, bool_))[key].set(True)
     return where(touched, getattr(at(start)[key], mode)(updates), 0)
+
+
+def multiply_at(flat: Any, places: Any, values: Any) -> Any:
+    """`flat` with each of `values` multiplied in at its place, all 1-d: for derivatives, which JAX and torch lack there.
+
+    Sorted by place, running products within each place take log2(n) steps; the last of a place is its whole product.
+    No division, so it is exact where some are 0, to any order.
+    """
+    size, count = shape_of(flat)[0], shape_of(values)[0]
+    if not count or size is None:
+        return flat
+    order = argsort(places)
+    places, product = take(places, order, axis=0), take(values, order, axis=0)
+    step = 1
+    while step < count:
+        same = equal(getitem(places, slice(step, None)), getitem(places, slice(None, -step)))
+        before = where(same, getitem(product, slice(None, -step)), 1)
+        product = concat([getitem(product, slice(None, step)), multiply(getitem(product, slice(step, None)), before)])
+        step *= 2
+    last = concat([not_equal(getitem(places, slice(1, None)), getitem(places, slice(None, -1))), full(flat, (1,), True, bool_)])
+    whole = segment_sum(where(last, product, 0), places, num_segments=size)
+    touched = greater(segment_sum(cast(last, int32), places, num_segments=size), 0)
+    return multiply(flat, where(touched, whole, 1))
 
 
 def _extreme(dtype: Any, lowest: bool) -> Any:

@@ -10,8 +10,9 @@ import numpy as np
 from jax import lax
 
 from trellis import dtypes
-from trellis.backends.jax.common import cast, check_indices, compiled, item_of, one_dimensional_axis
+from trellis.backends.jax.common import cast, check_indices, compiled, is_concrete, item_of, one_dimensional_axis
 from trellis.backends.jax.meta import dtype_of
+from trellis.composites.indexing import multiply_at
 
 __all__ = [
     "getitem", "index_update", "segment_max", "segment_min", "segment_sum", "setitem", "take", "take_along_axis",
@@ -125,7 +126,28 @@ def _updated(op: str, x: Any, value: Any, indices: tuple[Any, ...], key: tuple[A
         rest = x.shape[before + mask.ndim :] if before is not None else ()
         if before is not None and x.shape[before : before + mask.ndim] == mask.shape and _fits(value.shape, rest):
             return _masked(x, value, mask, before=before, mode=mode)
-    return getattr(x.at[_native_key(op, x, key, indices)], mode)(value)
+    native = _native_key(op, x, key, indices)
+    if mode == "multiply" and dtype_of(x).kind in "fc" and not is_concrete(x, value):
+        return _multiplied(x, value, native) if indices else x.at[native].multiply(value, unique_indices=True)
+    return getattr(x.at[native], mode)(value)
+
+
+def _multiplied(x: Any, value: Any, native: tuple[Any, ...]) -> Any:
+    places = jnp.arange(x.size).reshape(x.shape)[native]
+    value = jnp.broadcast_to(value, places.shape)
+    return _product_at(x.reshape(-1), places.reshape(-1), value.reshape(-1)).reshape(x.shape)
+
+
+@jax.custom_jvp
+def _product_at(flat: Any, places: Any, values: Any) -> Any:
+    return flat.at[places].multiply(values)
+
+
+@_product_at.defjvp
+def _product_at_forward(primals: Any, tangents: Any) -> tuple[Any, Any]:
+    """JAX has the derivative of a scatter by product only where it is told that no index occurs twice."""
+    flat, places, values = primals
+    return jax.jvp(lambda f, v: multiply_at(f, places, v), (flat, values), (tangents[0], tangents[2]))
 
 
 def _full_slices(key: tuple[Any, ...]) -> int | None:

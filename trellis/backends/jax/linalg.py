@@ -162,8 +162,8 @@ def solve_triangular(x1: Any, x2: Any, *, lower: bool, trans: str, unit_diagonal
 
 # ---- decompositions --------------------------------------------------------------------------------------------------
 _qr = compiled(lambda x, mode: tuple(jnp.linalg.qr(x, mode)), "mode")
-_eigh = compiled(lambda x: tuple(jnp.linalg.eigh(x, "L", symmetrize_input=False)))
-_eigvalsh = compiled(lambda x: jnp.linalg.eigvalsh(x, "L", symmetrize_input=False))
+_eigh = compiled(lambda x: tuple(jnp.linalg.eigh(_with_hermitian_gradient(x), "L", symmetrize_input=False)))
+_eigvalsh = compiled(lambda x: jnp.linalg.eigvalsh(_with_hermitian_gradient(x), "L", symmetrize_input=False))
 _svd = compiled(lambda x, full_matrices: tuple(jnp.linalg.svd(x, full_matrices)), "full_matrices")
 _svdvals = compiled(lambda x: jnp.linalg.svdvals(x))
 
@@ -197,12 +197,66 @@ def eig(x: Any) -> tuple[Any, Any]:
 
 def eigvals(x: Any) -> Any:
     _square("eigvals", x)
-    return jnp.linalg.eigvals(widened(x))
+    return _eigvals(widened(x))
+
+
+@jax.custom_jvp
+def _eigvals(x: Any) -> Any:
+    return jnp.linalg.eigvals(x)
+
+
+@_eigvals.defjvp
+def _eigvals_forward(primals: Any, tangents: Any) -> tuple[Any, Any]:
+    """JAX's own rule cannot be differentiated again: the eigenvectors in it are those without derivatives."""
+    return jax.jvp(lambda x: eig(x)[0], primals, tangents)
 
 
 def svd(x: Any, *, full_matrices: bool) -> tuple[Any, Any, Any]:
-    u, s, vh = _svd(widened(x), full_matrices=full_matrices)
+    full = full_matrices and x.shape[-1] != x.shape[-2]
+    u, s, vh = _full_svd(widened(x)) if full else _svd(widened(x), full_matrices=False)
     return _like(x, u), _like(x, s), _like(x, vh)
+
+
+@jax.custom_jvp
+def _full_svd(x: Any) -> tuple[Any, Any, Any]:
+    return _svd(x, full_matrices=True)
+
+
+@_full_svd.defjvp
+def _full_svd_forward(primals: Any, tangents: Any) -> Any:
+    """JAX has no derivative of a full set of singular vectors."""
+    return jax.jvp(_completed_svd, primals, tangents)
+
+
+def _completed_svd(x: Any) -> tuple[Any, Any, Any]:
+    """The vectors that have singular values, and a basis of what is left, which turns no more than it must."""
+    rest = _svd(lax.stop_gradient(x), full_matrices=True)
+    u, s, vh = _svd(x, full_matrices=False)
+    rank = s.shape[-1]
+    if x.shape[-2] > rank:
+        u = jnp.concatenate([u, _orthogonal(rest[0][..., rank:], u)], -1)
+    if x.shape[-1] > rank:
+        v = _orthogonal(_adjoint(rest[2][..., rank:, :]), _adjoint(vh))
+        vh = jnp.concatenate([vh, _adjoint(v)], -2)
+    return u, s, vh
+
+
+def _orthogonal(basis: Any, vectors: Any) -> Any:
+    """`basis` without its parts along `vectors`, and orthonormal again: b (b^H b)^(-1/2), by the first terms of its series."""
+    inside = _adjoint(vectors) @ basis  # 0, but it has derivatives
+    missing = _adjoint(inside) @ inside
+    one = jnp.eye(missing.shape[-1], dtype=missing.dtype)
+    return (basis - vectors @ inside) @ (one + missing @ (one / 2 + 3 / 8 * missing))
+
+
+def _adjoint(x: Any) -> Any:
+    return jnp.conj(jnp.swapaxes(x, -1, -2))
+
+
+def _with_hermitian_gradient(x: Any) -> Any:
+    """`x` itself. Of its gradient the Hermitian part counts, as on the other backends: the kernel reads one triangle only."""
+    half = (x + _adjoint(x)) / 2
+    return half + lax.stop_gradient(x - half)
 
 
 def svdvals(x: Any) -> Any:

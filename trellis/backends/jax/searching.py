@@ -85,12 +85,13 @@ def top_k(x: Any, *, k: int, axis: int, largest: bool) -> tuple[Any, Any]:
 
 # ---- sets ------------------------------------------------------------------------------------------------------------
 def unique_all(x: Any) -> tuple[Any, Any, Any, Any]:
-    values, indices, inverse, counts = jnp.unique(x, return_index=True, return_inverse=True, return_counts=True, equal_nan=False)
+    _, indices, inverse, counts = jnp.unique(x, return_index=True, return_inverse=True, return_counts=True, equal_nan=False)
+    values = jnp.reshape(x, (-1,))[indices]  # the same values, but differentiable
     return values, as_index(indices), as_index(jnp.reshape(inverse, x.shape)), as_index(counts)
 
 
 def unique_values(x: Any) -> Any:
-    return jnp.unique(x, equal_nan=False)
+    return jnp.unique(x, equal_nan=False) if is_concrete(x) else unique_all(x)[0]
 
 
 def isin(x1: Any, x2: Any, *, invert: bool) -> Any:

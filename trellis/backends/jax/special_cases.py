@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 from jax import lax
 
@@ -124,9 +125,18 @@ def _acos(z: Any) -> Any:
     return _replace(native, jnp.isnan(b) & jnp.isfinite(a) & (a != 0), _filled(a, _NAN), _filled(a, _NAN))
 
 
+@jax.custom_jvp
+def _native_acosh(z: Any) -> Any:
+    """JAX's derivative is that of another branch where the real part is negative: sqrt(z - 1) sqrt(z + 1), not sqrt(z**2 - 1)."""
+    return jnp.acosh(z)
+
+
+_native_acosh.defjvps(lambda change, _, z: change / (jnp.sqrt(z - 1) * jnp.sqrt(z + 1)))
+
+
 def _acosh(z: Any) -> Any:
     a, b = _parts(z)
-    return _replace(jnp.acosh(z), jnp.isnan(b) & (a == 0), _filled(a, _NAN), _filled(a, jnp.pi / 2))
+    return _replace(_native_acosh(z), jnp.isnan(b) & (a == 0), _filled(a, _NAN), _filled(a, jnp.pi / 2))
 
 
 def _asinh(z: Any) -> Any:
@@ -152,6 +162,15 @@ def _turned(function: Any) -> Any:
     return kernel
 
 
+def _complex_sign(z: Any) -> Any:
+    """z / abs(z), written out where that is possible: JAX takes its derivative for 0."""
+    usable = jnp.isfinite(z) & (z != 0)
+    safe = jnp.where(usable, z, jnp.ones_like(z))
+    a, b = _parts(safe)
+    size = jnp.abs(safe)
+    return jnp.where(usable, lax.complex(a / size, b / size), lax.stop_gradient(_sign(z)))
+
+
 def _cos(z: Any) -> Any:
     a, b = _parts(z)
     return _cosh(lax.complex(-b, a))
@@ -170,7 +189,7 @@ COMPLEX: dict[str, Any] = {
     "expm1": compiled(_expm1),
     "log": compiled(lambda z: _infinite_logarithm(jnp.log(z), z)),
     "log1p": compiled(lambda z: _infinite_logarithm(jnp.log1p(z), z)),
-    "sign": sign,
+    "sign": compiled(_complex_sign),
     "sin": compiled(_turned(_sinh)),
     "sinh": compiled(_sinh),
     "sqrt": compiled(_sqrt),

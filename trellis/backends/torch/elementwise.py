@@ -65,8 +65,20 @@ def _float_sign(x: torch.Tensor) -> torch.Tensor:
 
 def _float_floor_divide(x1: torch.Tensor, x2: torch.Tensor) -> torch.Tensor:
     """At infinities the standard wants the quotient itself; torch follows Python there."""
+    x1, x2 = x1.detach(), x2.detach()  # a step function: its derivative is 0, for which torch has no rule
     infinite = torch.isinf(x1) | torch.isinf(x2)
     return torch.where(infinite, x1 / x2, torch.floor_divide(x1, x2))
+
+
+def _logaddexp(x1: torch.Tensor, x2: torch.Tensor) -> torch.Tensor:
+    """torch's own, but where it may be differentiated: twice, it is NaN for operands far apart."""
+    if not (x1.requires_grad or x2.requires_grad or torch._C._functorch.peek_interpreter_stack() is not None):
+        return torch.logaddexp(x1, x2)
+    first = x1 >= x2
+    larger, smaller = torch.where(first, x1, x2), torch.where(first, x2, x1)
+    same = torch.isinf(x1) & (x1 == x2)
+    distance = torch.where(same, -torch.inf, smaller - torch.where(same, 0.0, larger))
+    return larger + torch.log1p(torch.exp(distance))
 
 
 def _float_remainder(x1: torch.Tensor, x2: torch.Tensor) -> torch.Tensor:
@@ -167,7 +179,7 @@ _BINARY: dict[str, tuple[Kernel, Set[torch.dtype], dict[torch.dtype, Kernel]]] =
     "hypot": (torch.hypot, FLOAT, {}),
     "less": (torch.lt, INTEGER | FLOAT, _for(UNSIGNED, _compares(torch.lt))),
     "less_equal": (torch.le, INTEGER | FLOAT, _for(UNSIGNED, _compares(torch.le))),
-    "logaddexp": (torch.logaddexp, FLOAT, {}),
+    "logaddexp": (torch.logaddexp, frozenset(), _for(FLOAT, _logaddexp)),
     "logical_and": (torch.logical_and, _ALL, _for(UNSIGNED, _truth(torch.logical_and))),
     "logical_or": (torch.logical_or, _ALL, _for(UNSIGNED, _truth(torch.logical_or))),
     "logical_xor": (torch.logical_xor, _ALL, _for(UNSIGNED, _truth(torch.logical_xor))),

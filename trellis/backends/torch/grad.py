@@ -15,7 +15,7 @@ import torch
 from trellis import tree
 from trellis.array import Array
 
-__all__ = ["custom_gradient", "jacobian", "jvp", "stop_gradient", "value_and_grad", "vjp"]
+__all__ = ["constants", "custom_gradient", "jacobian", "jvp", "stop_gradient", "value_and_grad", "vjp"]
 
 Flat = list[Any]
 _TRACED: list[Any] = []  # the transforms that torch.compile is tracing, one in the other; it traces one function at a time
@@ -99,21 +99,22 @@ def jvp(function: Callable[[Flat], Flat], leaves: Flat, tangents: Flat) -> tuple
     """Forward mode; where torch has no forward formula for an op, twice backward."""
     if torch.compiler.is_compiling():  # it cannot trace a context variable
         return torch.func.jvp(function, (leaves,), (tangents,))
+    again = _differentiated_again([*leaves, *tangents])
     token = _DEPTH.set(_DEPTH.get() + 1)
     try:
         return torch.func.jvp(function, (leaves,), (tangents,))
     except NotImplementedError:
-        return _twice_backward(function, leaves, tangents)
+        outputs, changes = _twice_backward(function, leaves, tangents)
+        return (outputs, changes) if again else ([y.detach() for y in outputs], [c.detach() for c in changes])
     finally:
         _DEPTH.reset(token)
 
 
 def _twice_backward(function: Callable[[Flat], Flat], leaves: Flat, tangents: Flat) -> tuple[Flat, Flat]:
+    """The pullback is linear in the cotangents, so its own pullback, at any of them, is the derivative along the tangents."""
     outputs, _, pullback = vjp(lambda xs: (function(xs), None), leaves, keep_graph=True)
-    seeds = [torch.zeros_like(y).requires_grad_() for y in outputs]
-    grads = pullback(seeds)
-    changes = torch.autograd.grad(grads, seeds, tangents, create_graph=True, allow_unused=True, materialize_grads=True)
-    return [y.detach() for y in outputs], [c.detach() for c in changes]
+    _, _, push = vjp(lambda cotangents: (pullback(cotangents), None), [torch.zeros_like(y) for y in outputs], keep_graph=True)
+    return outputs, push(tangents)
 
 
 def jacobian(function: Callable[[Flat], Flat], leaves: Flat) -> list[Flat]:
@@ -152,6 +153,11 @@ def _by_columns(function: Callable[[Flat], Flat], leaves: Flat, outputs: Flat) -
 
 def _stacked(rows: Flat, shape: tuple[int, ...], like: Any) -> Any:
     return torch.stack(rows).reshape(shape) if rows else like.new_zeros(shape)
+
+
+def constants(arrays: Flat) -> Flat:
+    always = _in_transform()
+    return [x.detach() if always or x.requires_grad else x for x in arrays]
 
 
 def stop_gradient(x: Any, *, preserve_type: bool) -> Any:

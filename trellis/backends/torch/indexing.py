@@ -13,6 +13,7 @@ import torch
 from trellis.backends.torch import unsigned
 from trellis.backends.torch.convert import FLOAT, dtype_of, positive_axes, value_for
 from trellis.backends.torch.manipulation import flip
+from trellis.composites.indexing import multiply_at
 from trellis.dtypes import integer_range
 from trellis.ops.indexing import ARRAY
 
@@ -165,7 +166,7 @@ def _assign(x: torch.Tensor, value: torch.Tensor, indices: tuple[torch.Tensor, .
     target = unsigned.bits(flip(view, axis=plan.flipped) if plan.flipped else view)
     target[tuple(plan.final)] = unsigned.bits(value)
     if plan.flipped:
-        view.copy_(flip(target, axis=plan.flipped).view(x.dtype))
+        view.copy_(unsigned.from_bits(flip(target, axis=plan.flipped), x.dtype))
 
 
 def _without_leading_ones(value: torch.Tensor, rank: int) -> torch.Tensor:
@@ -195,10 +196,12 @@ def _flat_update(
 
 def _combine(flat: torch.Tensor, places: torch.Tensor, value: torch.Tensor, mode: str) -> torch.Tensor:
     if mode == "set":
-        return unsigned.bits(flat).index_put((places,), unsigned.bits(value)).view(flat.dtype)
+        return unsigned.from_bits(unsigned.bits(flat).index_put((places,), unsigned.bits(value)), flat.dtype)
     if mode == "add":
         return unsigned.wide(flat).index_put((places,), unsigned.wide(value), accumulate=True).to(flat.dtype)
     if mode == "multiply":
+        if flat.requires_grad or value.requires_grad or _transformed(flat, value):
+            return multiply_at(flat, places, value)  # torch takes its derivative in forward mode for 0
         return unsigned.wide(flat).scatter_reduce(0, places, unsigned.wide(value), "prod").to(flat.dtype)
     combined = unsigned.ordered(flat).scatter_reduce(0, places, unsigned.ordered(value), f"a{mode}")
     return unsigned.from_ordered(combined, flat.dtype)

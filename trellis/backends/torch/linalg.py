@@ -133,7 +133,13 @@ def solve_triangular(x1: torch.Tensor, x2: torch.Tensor, *, lower: bool, trans: 
 
 
 def cholesky(x: torch.Tensor, *, upper: bool) -> torch.Tensor:
-    return _run("cholesky", torch.linalg.cholesky, x, upper=upper)
+    return _run("cholesky", torch.linalg.cholesky, _with_hermitian_gradient(x) if x.is_complex() else x, upper=upper)
+
+
+def _with_hermitian_gradient(x: torch.Tensor) -> torch.Tensor:
+    """`x` itself. Of its gradient the Hermitian part counts; torch's, of complex matrices, has another part too."""
+    half = (x + x.mH) / 2
+    return half + (x - half).detach()
 
 
 def qr(x: torch.Tensor, *, mode: str) -> tuple[torch.Tensor, torch.Tensor]:

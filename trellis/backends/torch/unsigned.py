@@ -29,6 +29,11 @@ def bits(x: torch.Tensor) -> torch.Tensor:
     return x.view(BITS[x.dtype]) if x.dtype in UNSIGNED else x
 
 
+def from_bits(x: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+    """Back from `bits`. Not by `view` for the others: it cuts them off from their gradient."""
+    return x.view(dtype) if dtype in UNSIGNED else x
+
+
 def ordered(x: torch.Tensor) -> torch.Tensor:
     """Signed integers in the same order. Other dtypes stay; bool becomes uint8, which has more kernels."""
     if x.dtype is torch.uint64:
