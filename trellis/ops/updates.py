@@ -11,9 +11,8 @@ from typing import Any
 
 from trellis import tree
 from trellis.array import Array
-from trellis.dispatch import find_all
+from trellis.dispatch import find_all, load
 from trellis.ops.elementwise import expm1, multiply, negative
-from trellis.transforms import stop_gradient
 from trellis.typing import AnyArray, Operand
 
 __all__ = ["adam_step", "adam_update", "gradient_descent_update", "lamb_update", "lars_update", "optimizer_update"]
@@ -48,14 +47,14 @@ class _Nests:
         """A kernel on the lists: the backend's own, or ours on values that are being traced."""
         from trellis.composites import updates  # here, so that `import trellis` stays quick
 
-        interpreter = find_all(*(x for column in self.columns for x in column))
-        found = getattr(interpreter if interpreter.level == 0 else updates, kernel)
+        self.interpreter = find_all(*(x for column in self.columns for x in column))
+        found = getattr(self.interpreter if self.interpreter.level == 0 else updates, kernel)
         return found(*self.columns, *args, **params)
 
     def wrap(self, leaves: list[Any], stop: bool = False) -> Any:
-        made = [Array(x) if is_array else x for x, is_array in zip(leaves, self.is_array)]
-        result = tree.unflatten(self.treedef, made)
-        return tree.map(stop_gradient, result) if stop else result
+        if stop:
+            leaves = load(self.interpreter.name).constants(leaves)  # by name: values on the tape are NumPy's
+        return tree.unflatten(self.treedef, [Array(x) if is_array else x for x, is_array in zip(leaves, self.is_array)])
 
 
 def optimizer_update(w: AnyArray, effective_grad: AnyArray, lr: Operand, /, *, stop_gradients: bool = True) -> AnyArray:

@@ -9,7 +9,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-__all__ = ["custom_gradient", "jacobian", "jvp", "stop_gradient", "value_and_grad", "vjp"]
+__all__ = ["constants", "custom_gradient", "jacobian", "jvp", "stop_gradient", "value_and_grad", "vjp"]
 
 Flat = list[Any]
 
@@ -37,6 +37,11 @@ def jacobian(function: Callable[[Flat], Flat], leaves: Flat) -> list[Flat]:
         blocks = jax.jacrev(function)(leaves)
         return [_conjugated(row) for row in blocks]
     return (jax.jacrev if backward else jax.jacfwd)(function)(leaves)
+
+
+def constants(arrays: Flat) -> Flat:
+    """The arrays without a way for gradients; only a tracer has one."""
+    return [jax.lax.stop_gradient(x) if isinstance(x, jax.core.Tracer) else x for x in arrays]
 
 
 def stop_gradient(x: Any, *, preserve_type: bool) -> Any:

@@ -26,7 +26,7 @@ from trellis.backends.numpy.tape import (
 )
 from trellis.ops.manipulation import reshape, stack
 
-__all__ = ["custom_gradient", "jacobian", "jvp", "stop_gradient", "value_and_grad", "vjp"]
+__all__ = ["constants", "custom_gradient", "jacobian", "jvp", "stop_gradient", "value_and_grad", "vjp"]
 
 Leaves = Sequence[Any]
 
@@ -134,6 +134,10 @@ def _block(shape: tuple[int, ...], rows: list[list[Any]], members: Leaves, axis:
         whole = (*shape, *x.shape) if axis == 0 else (*x.shape, *shape)
         blocks.append(reshape(stack([row[i] for row in rows], axis=axis), whole) if rows else np.zeros(whole, x.dtype))
     return blocks
+
+
+def constants(arrays: Leaves) -> list[Any]:
+    return [innermost(x) for x in arrays]
 
 
 def stop_gradient(x: Any, *, preserve_type: bool) -> Any:

@@ -11,7 +11,7 @@ from typing import Any
 
 import tensorflow as tf
 
-__all__ = ["custom_gradient", "jacobian", "jvp", "stop_gradient", "value_and_grad", "vjp"]
+__all__ = ["constants", "custom_gradient", "jacobian", "jvp", "stop_gradient", "value_and_grad", "vjp"]
 
 Flat = list[Any]
 _ZERO = tf.UnconnectedGradients.ZERO
@@ -83,6 +83,10 @@ def _size(tensors: Flat) -> int:
 
 def _stacked(rows: Flat, shape: tuple[int, ...], like: Any) -> Any:
     return tf.reshape(tf.stack(rows), shape) if rows else tf.zeros(shape, like.dtype)
+
+
+def constants(arrays: Flat) -> Flat:
+    return [tf.stop_gradient(x) for x in arrays]
 
 
 def stop_gradient(x: Any, *, preserve_type: bool) -> Any:
