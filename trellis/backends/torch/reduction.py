@@ -87,9 +87,9 @@ def var(x: torch.Tensor, *, axis: Axes, correction: float, keepdims: bool) -> to
     count = 1
     for a in axes:
         count *= x.shape[a]
-    if axes and count > correction:
+    if axes and count > correction and x.numel():
         return torch.var(x, axes, correction=correction, keepdim=keepdims)
-    # torch warns of no degrees of freedom, and takes no axes for all axes
+    # torch warns of no degrees of freedom and of no elements, and takes no axes for all axes
     center = x if axis == () or not axes else torch.mean(x, axes, keepdim=True)
     spread = torch.abs(x - center) ** 2
     total = torch.sum(spread, axes, keepdim=keepdims) if axes else spread
@@ -103,7 +103,7 @@ def std(x: torch.Tensor, *, axis: Axes, correction: float, keepdims: bool) -> to
     count = 1
     for a in axes:
         count *= x.shape[a]
-    if axes and count > correction:
+    if axes and count > correction and x.numel():
         return torch.std(x, axes, correction=correction, keepdim=keepdims)
     return torch.sqrt(var(x, axis=axis, correction=correction, keepdims=keepdims))
 
