@@ -77,13 +77,29 @@ def test_vmap_nested_and_with_gradients(backend: str) -> None:
     check(hessians, 6 * X)
 
 
-def test_vmap_of_ops_that_tensorflow_cannot_batch(backend: str) -> None:
-    """A result whose shape depends on values, put back into a fixed one: only a loop can do it."""
+def test_vmap_of_ops(backend: str) -> None:
     x = make(backend, np.array([[3.0, 1.0, 1.0], [2.0, 2.0, 5.0]]))
     check(tl.vmap(lambda r: tl.sort(r)[1])(tl.asarray(x)), np.array([1.0, 2.0]))
     check(tl.vmap(lambda r: tl.cumulative_sum(r))(x), np.cumsum(to_numpy(x), 1))
     matrices = np.array([[[2.0, 0.5], [0.5, 1.0]], [[3.0, 0.0], [1.0, 2.0]]])
     check(tl.vmap(tl.linalg.inv)(make(backend, matrices)), np.linalg.inv(matrices))
+
+
+def test_vmap_of_ops_that_tensorflow_cannot_batch(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Then it is a loop, eagerly and in a graph, with the same results and gradients."""
+    pytest.importorskip("tensorflow")
+
+    def no_converter(*_: Any) -> Any:
+        raise ValueError("No pfor vectorization defined")
+
+    monkeypatch.setattr("tensorflow.vectorized_map", no_converter)
+    x = make("tensorflow", X)
+    function = tl.vmap(lambda r: (tl.sum(r**2), tl.argmax(r)))
+    for made in both("tensorflow", function, x):
+        check(made[0], (X**2).sum(1))
+        check(made[1], np.array([2, 2]))
+    for gradient in both("tensorflow", tl.grad(lambda z: tl.sum(function(z)[0])), x):
+        check(gradient, 2 * X)
 
 
 def test_vmap_of_no_elements(backend: str) -> None:
@@ -165,20 +181,27 @@ def test_while_loop(backend: str) -> None:
     check(tl.jvp(lambda z: function(z)["z"], (make(backend, V),), (make(backend, np.ones(3)),))[1], 8 * V**7)
 
 
-def test_while_loop_compiled_inside_of_grad(backend: str) -> None:
+# torch looks at .grad of every tensor where it goes on compiling after a part that it left to Python, and warns of that itself.
+@pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor:UserWarning")
+def test_gradient_through_a_compiled_while_loop(backend: str, monkeypatch: pytest.MonkeyPatch) -> None:
     def loss(z: Any) -> Any:
         return tl.sum(tl.while_loop(lambda c: tl.sum(c) < 100, lambda c: c * c + 1, z))
 
     z = make(backend, V)
     expected = 2 * V * 2 * (V**2 + 1)  # two steps: sums 6, 17, 138
     if backend == "jax":
+        with pytest.raises(ValueError, match="Reverse-mode differentiation does not work"):
+            tl.grad(tl.compile(loss))(z)
         return
-    check(tl.grad(tl.compile(loss))(z), expected)
     if backend == "torch":
-        with pytest.raises(Exception, match="cannot trace it inside"):
-            compiled(backend, tl.grad(loss))(z)
-    else:
-        check(compiled(backend, tl.grad(loss))(z), expected)
+        for function in (tl.grad(tl.compile(loss)), compiled(backend, tl.grad(loss))):
+            with pytest.raises(Exception, match="cannot compile a gradient through it"):
+                function(z)
+        from trellis.backends.torch import control
+
+        monkeypatch.setattr(control, "OPTIONS", {"backend": "aot_eager"})  # what it cannot compile runs as Python
+    check(tl.grad(tl.compile(loss))(z), expected)
+    check(tl.compile(tl.grad(loss))(z), expected)
 
 
 def test_fori_loop(backend: str) -> None:
@@ -267,6 +290,25 @@ def test_scan_equals_a_recurrence_written_out(backend: str) -> None:
         made = function(parameters)
         for k in weights:
             check(made[k], to_numpy(expected[k]))
+
+
+def test_gradients_from_the_compiler_that_torch_uses() -> None:
+    """Generated code, not only the traced graph: its own loops have given wrong gradients where there are two of them."""
+    torch = pytest.importorskip("torch")
+    torch._dynamo.reset()
+    weights = {"a": make("torch", V * 0.2), "b": make("torch", V * -0.1)}
+    xs = make("torch", np.stack([V, -V, V * 0.5]))
+
+    def layer(w: Any, xs: Any) -> Any:
+        return tl.scan(lambda c, x: (tl.tanh(c * w + x),) * 2, tl.zeros_like(w), xs)[1]
+
+    def loss(p: Any) -> Any:
+        ys = layer(p["b"], layer(p["a"], xs))
+        return tl.cond(tl.sum(ys) > 0, lambda y: tl.sum(y**2), lambda y: tl.sum(y), ys)
+
+    expected, made = tl.grad(loss)(weights), tl.grad(tl.compile(loss))(weights)
+    for k in weights:
+        check(made[k], to_numpy(expected[k]))
 
 
 def test_map(backend: str) -> None:

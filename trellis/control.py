@@ -217,8 +217,8 @@ def while_loop(cond_fun: Callable[[Any], Any], body_fun: Callable[[Any], Any], i
     that gives tells the framework, too.
 
     Gradients flow through it on NumPy, torch and TensorFlow. JAX has forward mode only (`tl.jvp`) and says so: where the number
-    of steps is known, use `tl.fori_loop` or `tl.scan`. Inside torch.compile no gradient can be taken in the compiled
-    function itself (`tl.grad` around the compiled function works).
+    of steps is known, use `tl.fori_loop` or `tl.scan`. torch.compile cannot compile its gradient: `tl.compile` leaves it to
+    Python then, with fullgraph=True it is an error.
 
     >>> import trellis as tl
     >>> tl.while_loop(lambda x: x < 100, lambda x: x * 2, tl.asarray(3))
@@ -304,8 +304,8 @@ def scan(
     """Go through the arrays in `xs` along their first axis: `carry, y = f(carry, x)` at each step; (last carry, all y stacked).
 
     `xs` is a nest of arrays, or None with a `length`; `reverse` starts at the end (y's keep the place of their x). The carry is
-    as in `tl.while_loop`. It has a gradient on every backend, also compiled. JAX, tf.function and torch.compile compile one
-    step, whatever the length; only where a gradient is taken inside of torch.compile the steps are written out one by one.
+    as in `tl.while_loop`. It has a gradient on every backend, also compiled. JAX and tf.function compile one step, whatever the
+    length; torch.compile writes the steps out one by one, so that a long scan takes long to compile.
 
     >>> import trellis as tl
     >>> tl.scan(lambda total, x: (total + x, total * x), tl.asarray(0.0), tl.asarray([1.0, 2.0, 3.0]))

@@ -1,9 +1,13 @@
 """vmap, control flow and torch.compile on torch.
 
-Eagerly control flow is Python's. Inside torch.compile it is torch's higher-order operators (cond, while_loop, scan); they do
-not trace inside of torch.func's transforms (up to torch 2.13 Dynamo fails on them), so there a branch computes both sides and
-chooses, and a scan is written out. Inside vmap, where each element has its own condition, both sides run and each element takes
-its own.
+Eagerly control flow is Python's. Inside torch.compile:
+- A branch is torch.cond. Inside of torch.func's transforms that does not trace (up to torch 2.13), so there both sides are
+  computed and one is chosen.
+- A loop of unknown length is torch's while_loop, where no gradient flows through it: with two of them in one graph inductor
+  gives wrong gradients (torch 2.13; see also pytorch issue 153679).
+- A scan is written out step by step. torch's own scan refuses the gradient of a tanh recurrence in inductor (issue 195977) and
+  does not compile without fullgraph=True.
+Inside vmap, where each element has its own condition, both sides run and each element takes its own.
 """
 
 from __future__ import annotations
@@ -67,8 +71,15 @@ def _own(arrays: Flat) -> Flat:
     return [x.clone(memory_format=torch.contiguous_format) for x in arrays]
 
 
+def _functorch() -> Any:
+    """What tells about torch.func's tensors. torch.compile cannot trace it; an exception makes it run the caller as Python."""
+    if torch.compiler.is_compiling():
+        raise NotImplementedError("control flow of Python inside of torch.compile")
+    return torch._C._functorch
+
+
 def _is_batched(x: Any) -> bool:
-    functorch = torch._C._functorch
+    functorch = _functorch()
     while functorch.is_functorch_wrapped_tensor(x):
         if functorch.is_batchedtensor(x):
             return True
@@ -78,7 +89,7 @@ def _is_batched(x: Any) -> bool:
 
 def _any(x: Any) -> bool:
     """Whether any element of a vmap is true: below vmap it is an ordinary tensor."""
-    functorch = torch._C._functorch
+    functorch = _functorch()
     while functorch.is_functorch_wrapped_tensor(x):
         x = functorch.get_unwrapped(x)
     return bool(x.any())
@@ -96,24 +107,26 @@ def while_loop(condition: Callable[[Flat], Any], body: Callable[[Flat], Flat], c
 
 
 def _while_compiled(condition: Callable[[Flat], Any], body: Callable[[Flat], Flat], carry: Flat) -> Flat:
-    if _compiling_in_transform():
-        raise NotImplementedError(
-            "while_loop: torch.compile cannot trace it inside of tl.grad, tl.jvp or tl.vmap; take the gradient of the compiled "
-            "function instead, or use tl.fori_loop or tl.scan with a length that is known"
-        )
     from torch._higher_order_ops.while_loop import while_loop as run
 
-    return list(
-        run(lambda *c: condition(list(c)).clone(), lambda *c: tuple([y.clone() for y in body(list(c))]), tuple(_own(carry)))
-    )
+    after = body(carry)  # dead code; it tells whether a gradient flows
+    differentiated = torch.is_grad_enabled() and True in [x.requires_grad for x in [*carry, *after]]
+    if differentiated or _compiling_in_transform():  # without fullgraph=True torch runs it as Python then
+        raise NotImplementedError(
+            "while_loop: torch.compile cannot compile a gradient through it, nor tl.vmap of it; use tl.fori_loop or tl.scan "
+            "with a length that is known, or fullgraph=False, which runs it as Python"
+        )
+
+    def next_carry(*c: Any) -> tuple[Any, ...]:
+        return tuple([y.clone() for y in body(list(c))])
+
+    return list(run(lambda *c: condition(list(c)).clone(), next_carry, tuple(_own(carry))))
 
 
 def scan(step: Callable[[Flat, Flat], tuple[Flat, Flat]], carry: Flat, xs: Flat, length: int, reverse: bool) -> tuple[Flat, Flat]:
     if length == 0:
         _, ys = step(carry, [x.new_zeros(x.shape[1:]) for x in xs])
         return carry, [y.new_zeros((0, *y.shape)) for y in ys]
-    if torch.compiler.is_compiling() and not _compiling_in_transform() and len(carry) > 0:
-        return _scan_compiled(step, carry, xs, length, reverse)
     columns = [x.unbind(0) for x in xs]
     rows: list[Flat] = []
     for i in reversed(range(length)) if reverse else range(length):
@@ -122,22 +135,6 @@ def scan(step: Callable[[Flat, Flat], tuple[Flat, Flat]], carry: Flat, xs: Flat,
     if reverse:
         rows.reverse()
     return carry, [torch.stack([row[i] for row in rows]) for i in range(len(rows[0]))]
-
-
-def _scan_compiled(
-    step: Callable[[Flat, Flat], tuple[Flat, Flat]], carry: Flat, xs: Flat, length: int, reverse: bool
-) -> tuple[Flat, Flat]:
-    from torch._higher_order_ops.scan import scan as run
-
-    step(carry, [x[0] for x in xs])  # tells the structure of the results; it is dead code
-    elements = xs or [torch.arange(length, device=carry[0].device)]
-
-    def flat_step(carry: Flat, x: Flat) -> tuple[Flat, Flat]:
-        after, ys = step(list(carry), list(x) if xs else [])
-        return [y.clone() for y in after], [y.clone() for y in ys]
-
-    final, stacked = run(flat_step, _own(carry), _own(elements), reverse=reverse)
-    return list(final), list(stacked)
 
 
 # ---- compile -------------------------------------------------------------------------------------------------------------------
