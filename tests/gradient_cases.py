@@ -275,7 +275,7 @@ def _squares(parts: Any) -> tuple[Any, ...]:
 def _weighed(values: Any, vectors: Any) -> Any:
     """What sees neither the order of eigenvectors nor their phases, but their lengths."""
     squares = tl.real(tl.conj(vectors) * vectors)
-    return tl.sum(tl.exp(values)[..., None, :] * squares, axis=-1)
+    return tl.sum(tl.multiply(tl.exp(values)[..., None, :], squares), axis=-1)
 
 
 def _rebuilt(u: Any, s: Any, vh: Any) -> Any:

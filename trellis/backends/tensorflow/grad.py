@@ -1,5 +1,7 @@
-"""Gradients on TensorFlow: GradientTape and ForwardAccumulator on flat lists. Tapes nest, so a user's own sees everything.
+"""Gradients on TensorFlow: GradientTape on flat lists. Tapes nest, so a user's own sees everything.
 
+Forward mode is two tapes, not tf.autodiff.ForwardAccumulator: that compiles a graph for each kind of op, fails where a gradient is
+IndexedSlices.
 Each leaf enters as a tensor of its own (tf.identity): a tape knows tensors by identity, and the same one may be given twice.
 """
 
@@ -36,10 +38,13 @@ def vjp(
 
 
 def jvp(function: Callable[[Flat], Flat], leaves: Flat, tangents: Flat) -> tuple[Flat, Flat]:
-    inputs = [tf.identity(x) for x in leaves]
-    with tf.autodiff.ForwardAccumulator(inputs, tangents) as forward:
-        outputs = function(inputs)
-    return outputs, list(forward.jvp(outputs, unconnected_gradients=_ZERO))
+    outputs, _, pullback = vjp(lambda inputs: (function(inputs), None), leaves)
+    return outputs, _pushforward(outputs, pullback)(tangents)
+
+
+def _pushforward(outputs: Flat, pullback: Callable[[Flat], Flat]) -> Callable[[Flat], Flat]:
+    """The pullback is linear in the cotangents, so its own pullback, at any of them, is the derivative along the tangents."""
+    return vjp(lambda cotangents: (pullback(cotangents), None), [tf.zeros_like(y) for y in outputs])[2]
 
 
 def jacobian(function: Callable[[Flat], Flat], leaves: Flat) -> list[Flat]:
@@ -49,7 +54,7 @@ def jacobian(function: Callable[[Flat], Flat], leaves: Flat) -> list[Flat]:
         tape.watch(inputs)
         outputs = function(inputs)
     if _size(outputs) > _size(inputs) and not any(x.dtype.is_complex for x in inputs):
-        return _by_columns(function, inputs, outputs)
+        return _by_columns(inputs, outputs, lambda cotangents: _dense(tape.gradient(outputs, inputs, cotangents, _ZERO)))
     blocks: list[Flat] = []
     for y in outputs:
         count = math.prod(y.shape)
@@ -59,13 +64,14 @@ def jacobian(function: Callable[[Flat], Flat], leaves: Flat) -> list[Flat]:
     return blocks
 
 
-def _by_columns(function: Callable[[Flat], Flat], inputs: Flat, outputs: Flat) -> list[Flat]:
+def _by_columns(inputs: Flat, outputs: Flat, pullback: Callable[[Flat], Flat]) -> list[Flat]:
+    push = _pushforward(outputs, pullback)
     columns: list[list[Flat]] = []  # [input][element] -> tangents of the outputs
     for j, x in enumerate(inputs):
         count = math.prod(x.shape)
         units = tf.reshape(tf.eye(count, dtype=x.dtype), (count, *x.shape))
         zeros = [tf.zeros_like(z) for z in inputs]
-        columns.append([jvp(function, inputs, [*zeros[:j], units[k], *zeros[j + 1 :]])[1] for k in range(count)])
+        columns.append([push([*zeros[:j], units[k], *zeros[j + 1 :]]) for k in range(count)])
     return [
         [
             tf.reshape(tf.stack([c[i] for c in columns[j]], -1), (*y.shape, *x.shape))

@@ -10,6 +10,7 @@ from numpy.linalg import LinAlgError
 from tensorflow.python.ops import gen_array_ops, gen_linalg_ops, gen_math_ops
 
 from trellis import dtypes
+from trellis.backends.tensorflow import derivatives
 from trellis.backends.tensorflow.meta import cast, dtype_of, filled, is_traced, native_dtype, rank_of
 from trellis.backends.tensorflow.products import matrix_transpose
 from trellis.backends.tensorflow.shapes import broadcast, common_sizes, same_sizes, sizes, unify
@@ -53,15 +54,13 @@ def _matrices(op: str, x: Any, square: bool = True) -> None:
 def det(x: Any) -> Any:
     _matrices("det", x)
     (x,), dtype = _in_and_out("det", x)
-    return _out(gen_linalg_ops.matrix_determinant(x), dtype)
+    return _out(derivatives.determinant(x), dtype)
 
 
 def slogdet(x: Any) -> Any:
     _matrices("slogdet", x)
     (x,), dtype = _in_and_out("slogdet", x)
-    sign, logarithm = gen_linalg_ops.log_matrix_determinant(x)
-    if x.dtype.is_complex:
-        logarithm = gen_math_ops.real(logarithm, Tout=x.dtype.real_dtype)
+    sign, logarithm = derivatives.log_determinant(x)
     return _out(sign, dtype), _out(logarithm, dtypes.real_of(dtype))
 
 
@@ -151,7 +150,7 @@ def _column_scale(x: Any) -> Any:
 def _self_adjoint(op: str, x: Any, vectors: bool) -> tuple[Any, Any]:
     _matrices(op, x)
     (x,), dtype = _in_and_out(op, x)
-    values, found = gen_linalg_ops.self_adjoint_eig_v2(x, vectors)
+    values, found = gen_linalg_ops.self_adjoint_eig_v2(derivatives.with_hermitian_gradient(x), vectors)
     if x.dtype.is_complex:
         values = gen_math_ops.real(values, Tout=x.dtype.real_dtype)
     return _out(values, dtypes.real_of(dtype)), _out(found, dtype)
@@ -168,8 +167,9 @@ def eigvalsh(x: Any) -> Any:
 def _general(op: str, x: Any, vectors: bool) -> tuple[Any, Any]:
     _matrices(op, x)
     (x,), dtype = _in_and_out(op, x)
+    native = native_dtype(dtypes.complex_of(dtype))
     try:
-        return tuple(gen_linalg_ops.eig(x, native_dtype(dtypes.complex_of(dtype)), vectors))  # type: ignore[return-value]
+        return tuple(gen_linalg_ops.eig(x, native, vectors))  # type: ignore[return-value]
     except tf.errors.InvalidArgumentError as error:
         raise LinAlgError(f"{op}: the eigenvalues did not converge; does the matrix hold NaN or infinity?") from error
 
@@ -185,8 +185,8 @@ def eigvals(x: Any) -> Any:
 def svd(x: Any, *, full_matrices: Any) -> Any:
     _matrices("svd", x, square=False)
     (x,), dtype = _in_and_out("svd", x)
-    s, u, v = gen_linalg_ops.svd(x, True, full_matrices)
-    return _out(u, dtype), _out(_real(s), dtypes.real_of(dtype)), _out(_adjoint(v), dtype)
+    u, s, v = derivatives.singular_vectors(x, full_matrices)
+    return _out(u, dtype), _out(s, dtypes.real_of(dtype)), _out(_adjoint(v), dtype)
 
 
 def svdvals(x: Any) -> Any:

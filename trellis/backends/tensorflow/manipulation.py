@@ -34,7 +34,8 @@ def reshape(x: Any, *, shape: Any, copy: Any) -> Any:
 
 
 def permute_dims(x: Any, *, axes: Any) -> Any:
-    return gen_array_ops.transpose(x, vector(axes))
+    ndim = len(axes)  # counted from the front: the gradient of the kernel takes no others
+    return gen_array_ops.transpose(x, vector([to_front(a, ndim) for a in axes]))
 
 
 def moveaxis(x: Any, *, source: Any, destination: Any) -> Any:

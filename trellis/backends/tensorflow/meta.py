@@ -41,6 +41,9 @@ def cast(x: Any, dtype: tf.DType) -> Any:
         return x
     if dtype is tf.bool and given.is_complex:
         return gen_math_ops.not_equal(x, filled(0, given))
+    if dtype.is_complex and given.is_floating:  # the gradient of a cast would warn that it discards the imaginary part
+        part = x if given is dtype.real_dtype else gen_math_ops.cast(x, dtype.real_dtype)
+        return gen_math_ops._complex(part, gen_array_ops.zeros_like(part), dtype)
     return gen_math_ops.cast(x, dtype)
 
 

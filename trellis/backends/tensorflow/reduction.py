@@ -8,7 +8,7 @@ from typing import Any
 import tensorflow as tf
 from tensorflow.python.ops import gen_array_ops, gen_math_ops as gen
 
-from trellis.backends.tensorflow import complexes
+from trellis.backends.tensorflow import complexes, derivatives
 from trellis.backends.tensorflow.kernels import HALF, number
 from trellis.backends.tensorflow.meta import KNOWN, NATIVE, cast, dtype_of, filled, sizes_of, small_constant, tensor
 from trellis.dtypes import DType
@@ -49,7 +49,7 @@ def sum(x: Any, *, axis: Any, dtype: DType | None, keepdims: bool) -> Any:
 
 
 def prod(x: Any, *, axis: Any, dtype: DType | None, keepdims: bool) -> Any:
-    return _total(gen.prod, x, axis, dtype, keepdims)
+    return _total(derivatives.prod, x, axis, dtype, keepdims)
 
 
 def _floating(x: Any) -> Any:
@@ -164,4 +164,4 @@ def cumulative_sum(x: Any, *, axis: int | None, dtype: DType | None, include_ini
 
 
 def cumulative_prod(x: Any, *, axis: int | None, dtype: DType | None, include_initial: bool) -> Any:
-    return _running("cumulative_prod", gen.cumprod, 1, x, axis, dtype, include_initial)
+    return _running("cumulative_prod", derivatives.cumulative_prod, 1, x, axis, dtype, include_initial)

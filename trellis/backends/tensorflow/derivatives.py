@@ -1,0 +1,191 @@
+"""Kernels whose own gradient in TensorFlow is wrong or cannot be differentiated again, with one that is right to any order.
+
+Of complex numbers the gradient is d/d(real) + i d/d(imag), that of a holomorphic f is g * conj(f').
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import tensorflow as tf
+from tensorflow.python.eager import record
+from tensorflow.python.ops import gen_linalg_ops, gen_math_ops as gen
+
+from trellis.backends.tensorflow.meta import cast
+
+
+def _with_gradient(forward: Callable[[Any], Any], rule: Callable[[Any, Any, Any], Any], x: Any) -> Any:
+    """`forward(x)` with the gradient `rule(g, y, x)`, where y is the result that has this gradient itself."""
+    if tf.executing_eagerly() and not record.could_possibly_record():
+        return forward(x)
+    made: list[Any] = []
+
+    @tf.custom_gradient
+    def run(given: Any) -> Any:
+        y = forward(given)
+        return y, lambda *g: rule(g if isinstance(y, tuple) else g[0], made[0], given)
+
+    made.append(run(x))
+    return made[0]
+
+
+def _conj(x: Any) -> Any:
+    return gen.conj(x) if x.dtype.is_complex else x
+
+
+def _adjoint(x: Any) -> Any:
+    return tf.linalg.adjoint(x)
+
+
+# ---- products: TensorFlow divides by the elements, and forgets to conjugate -----------------------------------------------------
+def cumulative_prod(x: Any, axis: Any) -> Any:
+    if not (x.dtype.is_floating or x.dtype.is_complex):
+        return gen.cumprod(x, axis)
+    return _with_gradient(lambda given: gen.cumprod(given, axis), lambda g, _, given: _cumulative_prod(g, given, axis), x)
+
+
+def _before(x: Any, *, reverse: bool = False) -> Any:
+    """The product of the elements before each along the last axis, or after it."""
+    one = tf.ones_like(x[..., :1])
+    if reverse:
+        return tf.reverse(cumulative_prod(tf.concat([one, tf.reverse(x, [-1])[..., :-1]], -1), tf.constant(-1)), [-1])
+    return cumulative_prod(tf.concat([one, x[..., :-1]], -1), tf.constant(-1))
+
+
+def _cumulative_prod(g: Any, x: Any, axis: Any) -> Any:
+    """Of element k: the product before it, times s(k) = g(k) + x(k + 1) s(k + 1), in log2(n) steps of s(k) = b(k) + a(k) s(k + 2^i)."""
+    order = _to_end(x, tf.get_static_value(axis))
+    x, g = _conj(tf.transpose(x, order)), tf.transpose(g, order)
+    size = x.shape[-1]
+    if size is None:
+        raise NotImplementedError(
+            "cumulative_prod: its gradient needs the size of the axis; give the tf.function a static shape there"
+        )
+    a, b, step = _shifted(x, 1), g, 1
+    while step < size:
+        a, b, step = a * _shifted(a, step), b + a * _shifted(b, step), 2 * step
+    return tf.transpose(_before(x) * b, order)  # it swaps two axes, so it is its own inverse
+
+
+def _to_end(x: Any, axis: int) -> list[int]:
+    """The permutation that swaps an axis with the last."""
+    order = list(range(x.shape.rank))
+    order[axis], order[-1] = order[-1], order[axis]
+    return order
+
+
+def _shifted(x: Any, step: int) -> Any:
+    """x(k + step) at k, 0 beyond the end."""
+    return tf.concat([x[..., step:], tf.zeros_like(x[..., :step])], -1)
+
+
+def prod(x: Any, axes: Any, keepdims: bool) -> Any:
+    if not (x.dtype.is_floating or x.dtype.is_complex) or x.shape.rank is None:
+        return gen.prod(x, axes, keepdims)
+    return _with_gradient(lambda given: gen.prod(given, axes, keepdims), lambda g, _, given: _prod(g, given, axes), x)
+
+
+def _prod(g: Any, x: Any, axes: Any) -> Any:
+    rank = x.shape.rank
+    along = [int(a) % rank for a in tf.get_static_value(axes)]
+    order = [a for a in range(rank) if a not in along] + along
+    moved = tf.transpose(x, order)
+    sizes = tf.shape(moved)
+    flat = tf.reshape(moved, tf.concat([sizes[: rank - len(along)], [-1]], 0))
+    others = tf.reshape(_before(flat) * _before(flat, reverse=True), sizes)
+    others = tf.transpose(others, sorted(range(rank), key=order.__getitem__))
+    kept = [1 if a in along else n for a, n in enumerate(tf.unstack(tf.shape(x), rank))]
+    return tf.reshape(g, kept) * _conj(others)
+
+
+# ---- determinants of complex matrices: TensorFlow forgets to conjugate, and the phase --------------------------------------------
+def determinant(x: Any) -> Any:
+    if not x.dtype.is_complex:
+        return gen_linalg_ops.matrix_determinant(x)
+    return _with_gradient(gen_linalg_ops.matrix_determinant, _determinant, x)
+
+
+def _determinant(g: Any, y: Any, x: Any) -> Any:
+    return (g * gen.conj(y))[..., None, None] * _adjoint(tf.linalg.inv(x))
+
+
+def log_determinant(x: Any) -> tuple[Any, Any]:
+    """Sign or phase, and the logarithm of the absolute value, which is real."""
+    if not x.dtype.is_complex:
+        return tuple(gen_linalg_ops.log_matrix_determinant(x))  # type: ignore[return-value]
+
+    def forward(given: Any) -> tuple[Any, Any]:
+        phase, logarithm = gen_linalg_ops.log_matrix_determinant(given)
+        return phase, gen.real(logarithm, Tout=given.dtype.real_dtype)
+
+    return _with_gradient(forward, _log_determinant, x)
+
+
+def _log_determinant(g: Any, y: Any, x: Any) -> Any:
+    turned = tf.math.imag(g[0] * gen.conj(y[0]))
+    return tf.complex(g[1], turned)[..., None, None] * _adjoint(tf.linalg.inv(x))
+
+
+# ---- singular vectors: TensorFlow's second derivative is wrong for complex matrices, and a full set may have none ----------------
+def _gaps(values: Any) -> Any:
+    """values(j) - values(i), and 1 on the diagonal."""
+    return values[..., None, :] - values[..., :, None] + tf.eye(values.shape[-1], dtype=values.dtype)
+
+
+def _off_diagonal(x: Any) -> Any:
+    return tf.linalg.set_diag(x, tf.zeros_like(x[..., 0]))
+
+
+def singular_vectors(x: Any, full: bool) -> tuple[Any, Any, Any]:
+    """(u, s, v). Of a full set, the vectors beyond the singular values turn no more than they must."""
+    u, s, v = _with_gradient(_thin, _singular_vectors, x)
+    if not full or x.shape[-1] == x.shape[-2]:
+        return u, s, v
+    _, left, right = gen_linalg_ops.svd(tf.stop_gradient(x), True, True)
+    rank = tf.shape(s)[-1]
+    return (
+        tf.concat([u, _orthogonal(left[..., rank:], u)], -1),
+        s,
+        tf.concat([v, _orthogonal(right[..., rank:], v)], -1),
+    )
+
+
+def _thin(x: Any) -> tuple[Any, Any, Any]:
+    s, u, v = gen_linalg_ops.svd(x, True, False)
+    return u, gen.real(s, Tout=x.dtype.real_dtype) if x.dtype.is_complex else s, v
+
+
+def _orthogonal(basis: Any, vectors: Any) -> Any:
+    """`basis` without its parts along `vectors`, and orthonormal again: b (b^H b)^(-1/2), by the first terms of its series."""
+    basis = tf.stop_gradient(basis)
+    inside = _adjoint(vectors) @ basis  # 0, but it has derivatives
+    missing = _adjoint(inside) @ inside
+    one = tf.eye(tf.shape(missing)[-1], dtype=missing.dtype)
+    return (basis - vectors @ inside) @ (one + missing @ (one / 2 + missing * tf.cast(3 / 8, missing.dtype)))
+
+
+def _singular_vectors(g: Any, y: Any, x: Any) -> Any:
+    """J. Townsend, "Differentiating the singular value decomposition" (2016); the phase as in Z.-Q. Wan and S.-X. Zhang (2019)."""
+    (gu, gs, gv), (u, s, v) = g, y
+    scale = cast(s, x.dtype)
+    row, column = scale[..., None, :], scale[..., :, None]
+    gaps = _gaps(scale * scale)
+    left, right = _adjoint(u) @ gu, _adjoint(v) @ gv
+    turned = left - _adjoint(left)
+    middle = _off_diagonal(turned) / gaps * row + column * (_off_diagonal(right - _adjoint(right)) / gaps)
+    diagonal = cast(gs, x.dtype)
+    if x.dtype.is_complex:
+        diagonal = diagonal + tf.linalg.diag_part(turned) / (2 * scale)
+    result = u @ (middle + tf.linalg.diag(diagonal)) @ _adjoint(v)
+    if x.shape[-2] is None or x.shape[-2] > s.shape[-1]:
+        result = result + (gu - u @ left) / row @ _adjoint(v)
+    if x.shape[-1] is None or x.shape[-1] > s.shape[-1]:
+        result = result + u @ _adjoint((gv - v @ right) / row)
+    return result
+
+
+def with_hermitian_gradient(x: Any) -> Any:
+    """`x` itself. Of its gradient the Hermitian part counts, as on the other backends: the kernels read one triangle only."""
+    half = (x + _adjoint(x)) / 2
+    return half + tf.stop_gradient(x - half)
