@@ -25,7 +25,6 @@ class Case:
     dynamic: bool = False  # the shape of the result depends on the data: JAX cannot compile it
     hermitian: bool = False  # defined on Hermitian matrices: it is differentiated along these
     tolerance: float = 1e-7  # of differences, relative to the largest derivative
-    agreement: float | None = None  # how near the backends are to each other, if the problem's condition allows no more
 
     @property
     def op(self) -> str:

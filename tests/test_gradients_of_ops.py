@@ -27,9 +27,14 @@ _STEP = 1e-4
 
 # Where the public array functions are.
 _MODULES = (
-    "comparison", "conversion", "creation", "elementwise", "fft", "indexing", "linalg", "manipulation", "products", "reduction", "searching",
-    "special",
+    "comparison", "conversion", "creation", "elementwise", "fft", "indexing", "linalg", "manipulation", "products", "reduction",
+    "searching", "special",
 )  # fmt: skip
+
+# (backend, case) -> how near to JAX, and why not nearer.
+COARSER: dict[tuple[str, str], tuple[float, str]] = {
+    ("torch", "digamma"): (1e-9, "torch.polygamma(1, x), the derivative, has 9 digits; of higher orders it has all"),
+}
 
 # (backend, case) -> why the framework has no derivative there: it must say so, and not return a number.
 MISSING: dict[tuple[str, str], str] = {}
@@ -192,7 +197,7 @@ def test_backends_agree(case: Case) -> None:
     reference = next(b for b in ("jax", "torch", "numpy") if (b, case.name) not in MISSING)
     for backend in BACKENDS:
         if (backend, case.name) not in MISSING:
-            tolerance = case.agreement or (1e-12 if backend == "numpy" else 1e-10)
+            tolerance, _ = COARSER.get((backend, case.name), (1e-12 if backend == "numpy" else 1e-10, ""))
             agree(plain(backend, case)(0.0)[1], plain(reference, case)(0.0)[1], tolerance)
 
 

@@ -38,7 +38,7 @@ def _adjoint(x: Any) -> Any:
     return tf.linalg.adjoint(x)
 
 
-# ---- products: TensorFlow divides by the elements, and forgets to conjugate -----------------------------------------------------
+# ---- products: TensorFlow divides by the elements, and forgets to conjugate ----------------------------------------------------
 def cumulative_prod(x: Any, axis: Any) -> Any:
     if not (x.dtype.is_floating or x.dtype.is_complex):
         return gen.cumprod(x, axis)
@@ -54,7 +54,10 @@ def _before(x: Any, *, reverse: bool = False) -> Any:
 
 
 def _cumulative_prod(g: Any, x: Any, axis: Any) -> Any:
-    """Of element k: the product before it, times s(k) = g(k) + x(k + 1) s(k + 1), in log2(n) steps of s(k) = b(k) + a(k) s(k + 2^i)."""
+    """Of element k: the product before it, times s(k) = g(k) + x(k + 1) s(k + 1).
+
+    The recurrence runs in log2(n) steps: (a, b) stands for s(k) = b(k) + a(k) s(k + 2^i). No division: exact where elements are 0.
+    """
     order = _to_end(x, tf.get_static_value(axis))
     x, g = _conj(tf.transpose(x, order)), tf.transpose(g, order)
     size = x.shape[-1]
@@ -99,7 +102,7 @@ def _prod(g: Any, x: Any, axes: Any) -> Any:
     return tf.reshape(g, kept) * _conj(others)
 
 
-# ---- determinants of complex matrices: TensorFlow forgets to conjugate, and the phase --------------------------------------------
+# ---- determinants of complex matrices: TensorFlow forgets to conjugate, and the phase ------------------------------------------
 def determinant(x: Any) -> Any:
     if not x.dtype.is_complex:
         return gen_linalg_ops.matrix_determinant(x)
@@ -127,7 +130,7 @@ def _log_determinant(g: Any, y: Any, x: Any) -> Any:
     return tf.complex(g[1], turned)[..., None, None] * _adjoint(tf.linalg.inv(x))
 
 
-# ---- singular vectors: TensorFlow's second derivative is wrong for complex matrices, and a full set may have none ----------------
+# ---- singular vectors: TensorFlow's second derivative is wrong for complex matrices, and a full set may have none --------------
 def _gaps(values: Any) -> Any:
     """values(j) - values(i), and 1 on the diagonal."""
     return values[..., None, :] - values[..., :, None] + tf.eye(values.shape[-1], dtype=values.dtype)
@@ -166,7 +169,7 @@ def _orthogonal(basis: Any, vectors: Any) -> Any:
 
 
 def _singular_vectors(g: Any, y: Any, x: Any) -> Any:
-    """J. Townsend, "Differentiating the singular value decomposition" (2016); the phase as in Z.-Q. Wan and S.-X. Zhang (2019)."""
+    """J. Townsend, "Differentiating the singular value decomposition" (2016); the phase as in Wan and Zhang (2019)."""
     (gu, gs, gv), (u, s, v) = g, y
     scale = cast(s, x.dtype)
     row, column = scale[..., None, :], scale[..., :, None]

@@ -1,7 +1,8 @@
 """Gradients on TensorFlow: GradientTape on flat lists. Tapes nest, so a user's own sees everything.
 
-Forward mode is two tapes, not tf.autodiff.ForwardAccumulator: that compiles a graph for each kind of op, fails where a gradient is
-IndexedSlices.
+Forward mode is two tapes, not tf.autodiff.ForwardAccumulator: that compiles a graph for each kind of op, and fails where a
+gradient is IndexedSlices.
+
 Each leaf enters as a tensor of its own (tf.identity): a tape knows tensors by identity, and the same one may be given twice.
 """
 
