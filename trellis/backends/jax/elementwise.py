@@ -121,6 +121,13 @@ def _constant(value: bool) -> Kernel:
     return compiled(lambda x: jnp.full(x.shape, value, bool))
 
 
+def _digamma(x: Any) -> Any:
+    """The pole at 0, where jax.scipy has NaN: -inf, and inf at -0.0."""
+    pole = x == 0
+    found = jax.scipy.special.digamma(jnp.where(pole, jnp.ones_like(x), x))
+    return jnp.where(pole, jnp.copysign(jnp.full_like(x, jnp.inf), -x), found)
+
+
 # name -> (jnp function, kernels of other dtype kinds)
 _UNARY_TABLE: dict[str, tuple[Kernel, dict[str, Kernel]]] = {
     "abs": (jnp.abs, {"u": _same}),
@@ -135,7 +142,7 @@ _UNARY_TABLE: dict[str, tuple[Kernel, dict[str, Kernel]]] = {
     "conj": (jnp.conj, {"iuf": _same}),
     "cos": (jnp.cos, {}),
     "cosh": (jnp.cosh, {}),
-    "digamma": (jax.scipy.special.digamma, {}),
+    "digamma": (compiled(_digamma), {}),
     "erf": (jax.scipy.special.erf, {}),
     "erfc": (jax.scipy.special.erfc, {}),
     "erfinv": (jax.scipy.special.erfinv, {}),

@@ -143,7 +143,7 @@ def _product_at(flat: Any, places: Any, values: Any) -> Any:
     return flat.at[places].multiply(values)
 
 
-@_product_at.defjvp
+@_product_at.defjvp  # type: ignore[attr-defined]
 def _product_at_forward(primals: Any, tangents: Any) -> tuple[Any, Any]:
     """JAX has the derivative of a scatter by product only where it is told that no index occurs twice."""
     flat, places, values = primals

@@ -205,7 +205,7 @@ def _eigvals(x: Any) -> Any:
     return jnp.linalg.eigvals(x)
 
 
-@_eigvals.defjvp
+@_eigvals.defjvp  # type: ignore[attr-defined]
 def _eigvals_forward(primals: Any, tangents: Any) -> tuple[Any, Any]:
     """JAX's own rule cannot be differentiated again: the eigenvectors in it are those without derivatives."""
     return jax.jvp(lambda x: eig(x)[0], primals, tangents)
@@ -222,7 +222,7 @@ def _full_svd(x: Any) -> tuple[Any, Any, Any]:
     return _svd(x, full_matrices=True)
 
 
-@_full_svd.defjvp
+@_full_svd.defjvp  # type: ignore[attr-defined]
 def _full_svd_forward(primals: Any, tangents: Any) -> Any:
     """JAX has no derivative of a full set of singular vectors."""
     return jax.jvp(_completed_svd, primals, tangents)

@@ -131,7 +131,7 @@ def _native_acosh(z: Any) -> Any:
     return jnp.acosh(z)
 
 
-_native_acosh.defjvps(lambda change, _, z: change / (jnp.sqrt(z - 1) * jnp.sqrt(z + 1)))
+_native_acosh.defjvps(lambda change, _, z: change / (jnp.sqrt(z - 1) * jnp.sqrt(z + 1)))  # type: ignore[attr-defined]
 
 
 def _acosh(z: Any) -> Any:
