@@ -133,13 +133,17 @@ def runner(backend: str, case: Case, function: Callable[[list[Any]], Any]) -> Ca
 @functools.cache
 def plain(backend: str, case: Case) -> Callable[[float], list[list[Any]]]:
     """Results and gradient of the loss at a point moved by a step; each point once."""
-    function, loss, every = function_of(backend, case), loss_of(backend, case), tuple(range(len(case.positions)))
-    return functools.cache(runner(backend, case, lambda at: (function(*at), tl.grad(loss, argnums=every)(*at))))
+    if backend == "jax":  # the function below has them too, and is compiled already
+        return functools.cache(lambda step: everything(backend, case)(step)[:2])
+    return functools.cache(runner(backend, case, lambda at: _plain(backend, case, at)))
+
+
+def _plain(backend: str, case: Case, at: list[Any]) -> tuple[Any, Any]:
+    return function_of(backend, case)(*at), tl.grad(loss_of(backend, case), argnums=tuple(range(len(at))))(*at)
 
 
 @functools.cache
-def derivatives(backend: str, case: Case) -> list[list[Any]]:
-    """Values and change along v; values and pullback of u; the gradient and its change along v, forward and backward."""
+def everything(backend: str, case: Case) -> Callable[[float], list[list[Any]]]:
     function, loss, every = function_of(backend, case), loss_of(backend, case), tuple(range(len(case.positions)))
 
     def run(at: list[Any]) -> Any:
@@ -149,9 +153,15 @@ def derivatives(backend: str, case: Case) -> list[list[Any]]:
         back = pullback(weights_of(backend, values, 3))
         gradient, forward = tl.jvp(tl.grad(loss, argnums=every), tuple(at), tuple(v))
         backward = tl.grad(lambda *xs: traced_inner(tl.grad(loss, argnums=every)(*xs), v), argnums=every)(*at)
-        return outputs, change, values, back, gradient, forward, backward
+        return *_plain(backend, case, at), outputs, change, values, back, gradient, forward, backward
 
-    return runner(backend, case, run)(0.0)
+    return runner(backend, case, run)
+
+
+@functools.cache
+def derivatives(backend: str, case: Case) -> list[list[Any]]:
+    """Values and change along v; values and pullback of u; the gradient and its change along v, forward and backward."""
+    return everything(backend, case)(0.0)[2:]
 
 
 def differences(backend: str, case: Case, which: int) -> list[Any]:

@@ -56,7 +56,7 @@ def _before(x: Any, *, reverse: bool = False) -> Any:
 def _cumulative_prod(g: Any, x: Any, axis: Any) -> Any:
     """Of element k: the product before it, times s(k) = g(k) + x(k + 1) s(k + 1).
 
-    The recurrence runs in log2(n) steps: (a, b) stands for s(k) = b(k) + a(k) s(k + 2^i). No division: exact where elements are 0.
+    The recurrence runs in log2(n) steps: (a, b) stands for s(k) = b(k) + a(k) s(k + 2^i). No division: exact at 0.
     """
     order = _to_end(x, tf.get_static_value(axis))
     x, g = _conj(tf.transpose(x, order)), tf.transpose(g, order)
