@@ -191,6 +191,7 @@ case("segment_sum", lambda x, k: tl.segment_sum(x, k, num_segments=4), V, IDS)
 case("segment_max", lambda x, k: tl.segment_max(x, k, num_segments=3), V, IDS)
 case("segment_min", lambda x, k: tl.segment_min(x, k, num_segments=3), V, IDS)
 case("at", lambda x, v: tl.at(x)[:, ::2].set(v), X, Y[:, :2])
+case("at:reversed", lambda x, v, k: tl.at(x)[::-1, k].set(v), X, Y[:, :2], np.array([2, 0]))
 case("at:add", lambda x, v, k: tl.at(x)[k, 1:].add(v), X, _spread(3, 2), np.array([1, 0, 1]))
 case("at:multiply", lambda x, v, k: tl.at(x)[k, 1:].multiply(v), X, Y[:, 1:], np.array([1, 0]))
 case("at:multiply twice", lambda x, v, k: tl.at(x)[k].multiply(v), V, ROW, np.array([1, 3, 1]))
@@ -251,6 +252,8 @@ case("svd", lambda x: _squares(tl.linalg.svd(x, full_matrices=False)), TALL)
 case("svd:wide", lambda x: _squares(tl.linalg.svd(x, full_matrices=False)), TALL.T)
 case("svd:complex", lambda x: _rebuilt(*tl.linalg.svd(x, full_matrices=False)), TALL_C)
 case("svd:full", lambda x: tl.linalg.svd(x)[1], TALL)
+case("svd:rest", lambda x: _projector(tl.matrix_transpose(tl.linalg.svd(x)[0][:, 2:])), TALL[:, :2])
+case("svd:rest complex", lambda x: _projector(tl.linalg.svd(x)[2][2:]), TALL_C[:, :2].T)
 case("svdvals", lambda x: tl.linalg.svdvals(x), TALL)
 case("svdvals:complex", lambda x: tl.linalg.svdvals(x), TALL_C.T)
 for _ord in ("fro", "nuc", 1, -1, 2, -2, np.inf, -np.inf):
@@ -275,6 +278,11 @@ def _weighed(values: Any, vectors: Any) -> Any:
     """What sees neither the order of eigenvectors nor their phases, but their lengths."""
     squares = tl.real(tl.conj(vectors) * vectors)
     return tl.sum(tl.multiply(tl.exp(values)[..., None, :], squares), axis=-1)
+
+
+def _projector(rows: Any) -> Any:
+    """Onto the space of the rows."""
+    return tl.matmul(tl.conj(tl.matrix_transpose(rows)), rows)
 
 
 def _rebuilt(u: Any, s: Any, vh: Any) -> Any:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from trellis.backends.numpy.rules_support import adjoint, conjugate, identity, zeros
-from trellis.backends.numpy.tape import Linear, OfInputs, OfOutput, innermost
+from trellis.backends.numpy.tape import Linear, OfInputs, OfOutput
 from trellis.dispatch import call
 from trellis.ops.elementwise import add, divide, imag, multiply, negative, real, reciprocal, square, subtract
 from trellis.ops.indexing import ARRAY, getitem
@@ -283,15 +283,16 @@ def _svd(g: Any, y: Any, x: Any, *, full_matrices: bool) -> Any:
     """J. Townsend, "Differentiating the singular value decomposition" (2016); complex vectors: Wan and Zhang (2019)."""
     (gu, gs, gvh), (u, s, vh) = g, y
     rank = s.shape[-1]
-    gu, u = _leading(gu, rank, -1), getitem(u, (..., slice(0, rank)))
-    gvh, vh = _leading(gvh, rank, -2), getitem(vh, (..., slice(0, rank), slice(None)))
+    gu, u = _leading(gu, u, rank), getitem(u, (..., slice(0, rank)))
+    gv = None if gvh is None else _leading(adjoint(gvh), adjoint(vh), rank)
+    vh = getitem(vh, (..., slice(0, rank), slice(None)))
     parts = []
     if gs is not None:
         parts.append(matmul(multiply(u, _row(gs)), vh))
     if gu is not None:
         parts.append(_left_vectors(gu, u, s, vh))
-    if gvh is not None:  # the right vectors are the left ones of the adjoint, whose phase has been counted already
-        parts.append(adjoint(_left_vectors(adjoint(gvh), adjoint(vh), s, adjoint(u), phase=False)))
+    if gv is not None:  # the right vectors are the left ones of the adjoint, whose phase has been counted already
+        parts.append(adjoint(_left_vectors(gv, adjoint(vh), s, adjoint(u), phase=False)))
     result, *rest = parts
     for part in rest:
         result = add(result, part)
@@ -312,18 +313,13 @@ def _left_vectors(gu: Any, u: Any, s: Any, vh: Any, *, phase: bool = True) -> An
     return add(result, matmul(multiply(outside, reciprocal(_row(s))), vh))
 
 
-def _leading(g: Any, rank: int, axis: int) -> Any:
-    """The gradient for the first `rank` vectors; the others of a full set are not determined, so they must have none."""
-    if g is None or g.shape[axis] == rank:
+def _leading(g: Any, y: Any, rank: int) -> Any:
+    """The gradient for the first `rank` columns; the others of a full set turn with them, and no more than they must."""
+    if g is None or g.shape[-1] == rank:
         return g
-    before = (..., slice(None, rank)) if axis == -1 else (..., slice(None, rank), slice(None))
-    after = (..., slice(rank, None)) if axis == -1 else (..., slice(rank, None), slice(None))
-    if np.any(innermost(getitem(g, after))):
-        raise NotImplementedError(
-            "no gradient rule on NumPy for svd with full_matrices=True where the vectors beyond the singular values are used: "
-            "they are not determined; use full_matrices=False"
-        )
-    return getitem(g, before)
+    first, rest = (..., slice(None, rank)), (..., slice(rank, None))
+    turned = matmul(matmul(getitem(y, rest), adjoint(getitem(g, rest))), getitem(y, first))
+    return subtract(getitem(g, first), turned)
 
 
 LINALG_RULES: dict[str, Any] = {

@@ -173,7 +173,27 @@ def _complex_run(op: str, native: Callable[..., Any], x: torch.Tensor) -> Any:
 
 
 def svd(x: torch.Tensor, *, full_matrices: bool) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    return _run("svd", torch.linalg.svd, x, full_matrices=full_matrices)
+    found = _run("svd", torch.linalg.svd, x, full_matrices=full_matrices)
+    differentiated = x.requires_grad or torch._C._functorch.peek_interpreter_stack() is not None
+    if not full_matrices or x.shape[-1] == x.shape[-2] or not differentiated:
+        return found
+    return _with_rest(*found)
+
+
+def _with_rest(u: torch.Tensor, s: torch.Tensor, vh: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """The vectors beyond the singular values turn with the others; torch takes their derivative for 0."""
+    rank = s.shape[-1]
+    left, right = _orthogonal(u, rank), _orthogonal(vh.mH, rank)
+    return torch.cat([u[..., :rank], left], -1), s, torch.cat([vh[..., :rank, :], right.mH], -2)
+
+
+def _orthogonal(vectors: torch.Tensor, rank: int) -> torch.Tensor:
+    """The columns from `rank` on, orthonormal and orthogonal to those before: b (b^H b)^(-1/2), by the first terms of its series."""
+    first, basis = vectors[..., :rank], vectors[..., rank:].detach()
+    inside = first.mH @ basis  # 0, but it has derivatives
+    missing = inside.mH @ inside
+    one = torch.eye(missing.shape[-1], dtype=missing.dtype, device=missing.device)
+    return (basis - first @ inside) @ (one + missing @ (one / 2 + 3 / 8 * missing))
 
 
 def svdvals(x: torch.Tensor) -> torch.Tensor:
