@@ -188,7 +188,7 @@ def _with_rest(u: torch.Tensor, s: torch.Tensor, vh: torch.Tensor) -> tuple[torc
 
 
 def _orthogonal(vectors: torch.Tensor, rank: int) -> torch.Tensor:
-    """The columns from `rank` on, orthonormal and orthogonal to those before: b (b^H b)^(-1/2), by the first terms of its series."""
+    """The columns from `rank` on, orthonormal, orthogonal to those before: b (b^H b)^(-1/2), by the first terms of its series."""
     first, basis = vectors[..., :rank], vectors[..., rank:].detach()
     inside = first.mH @ basis  # 0, but it has derivatives
     missing = inside.mH @ inside
