@@ -186,7 +186,7 @@ def _gammaln_left(x: Any) -> Any:
     fraction = a - np.floor(a)
     sine = np.sin(np.pi * np.minimum(fraction, 1 - fraction))  # of an exact difference, so exact near the poles
     inside = (fraction > 0) & (a < 2.0**52)
-    small = a < 1e-290  # where a * sine would underflow, gamma(x) is 1 / x
+    small = a < 1e-20  # gamma(x) is 1 / x to the last digit there, and a * sine underflows further down
     safe = np.where(inside & ~small, a, 0.5)
     value = np.log(np.pi / (safe * np.where(inside & ~small, sine, 1))) - _gammaln_right(safe)
     return np.where(small, -np.log(a), np.where(inside, value, np.inf))
