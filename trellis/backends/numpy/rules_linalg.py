@@ -220,13 +220,11 @@ def _cholesky(g: Any, y: Any, x: Any, *, upper: bool) -> Any:
 
 def _qr(g: Any, y: Any, x: Any, *, mode: str) -> Any:
     rows, columns = x.shape[-2:]
-    if mode == "complete" and rows > columns:
-        raise NotImplementedError(
-            f"no gradient rule on NumPy for qr with mode='complete' of a tall matrix, shape {x.shape}: the last columns of Q "
-            f"are not determined; use mode='reduced'"
-        )
     q, r = y
     gq, gr = (zeros(part.shape, part) if one is None else one for one, part in zip(g, y))
+    if mode == "complete" and rows > columns:
+        gq, q = _leading(gq, q, columns), getitem(q, (..., slice(None, columns)))
+        gr, r = (getitem(part, (..., slice(None, columns), slice(None))) for part in (gr, r))
     if rows >= columns:
         return _qr_tall(gq, gr, q, r)
     # The first columns are a square matrix with the same Q; the others are Q times theirs of R.

@@ -154,6 +154,17 @@ def singular_vectors(x: Any, full: bool) -> tuple[Any, Any, Any]:
     )
 
 
+def orthogonal_triangular(x: Any, full: bool) -> tuple[Any, Any]:
+    """(q, r). Of a full set, the columns of q beyond those of x turn no more than they must; TensorFlow has no gradient there."""
+    rows, columns = x.shape[-2:]
+    if not full or None in (rows, columns) or rows <= columns or (tf.executing_eagerly() and not record.could_possibly_record()):
+        return tuple(gen_linalg_ops.qr(x, full))  # type: ignore[return-value]
+    q, r = gen_linalg_ops.qr(x, False)
+    rest, _ = gen_linalg_ops.qr(tf.stop_gradient(x), True)
+    below = tf.zeros_like(rest[..., columns:, :columns])
+    return tf.concat([q, _orthogonal(rest[..., columns:], q)], -1), tf.concat([r, below], -2)
+
+
 def _thin(x: Any) -> tuple[Any, Any, Any]:
     s, u, v = gen_linalg_ops.svd(x, True, False)
     return u, gen.real(s, Tout=x.dtype.real_dtype) if x.dtype.is_complex else s, v

@@ -134,8 +134,8 @@ def qr(x: Any, *, mode: Any) -> Any:
     _matrices("qr", x, square=False)
     (x,), dtype = _in_and_out("qr", x)
     scale = _column_scale(x)
-    factors: Any = gen_linalg_ops.qr(gen_math_ops.real_div(x, scale), mode == "complete")
-    return _out(factors.q, dtype), _out(gen_math_ops.mul(factors.r, scale), dtype)
+    q, r = derivatives.orthogonal_triangular(gen_math_ops.real_div(x, scale), mode == "complete")
+    return _out(q, dtype), _out(gen_math_ops.mul(r, scale), dtype)
 
 
 def _column_scale(x: Any) -> Any:

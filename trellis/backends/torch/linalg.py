@@ -143,7 +143,17 @@ def _with_hermitian_gradient(x: torch.Tensor) -> torch.Tensor:
 
 
 def qr(x: torch.Tensor, *, mode: str) -> tuple[torch.Tensor, torch.Tensor]:
-    return _run("qr", torch.linalg.qr, x, mode=mode)
+    rows, columns = x.shape[-2:]
+    if mode == "reduced" or rows <= columns or not _differentiated(x):
+        return _run("qr", torch.linalg.qr, x, mode=mode)
+    q, r = _run("qr", torch.linalg.qr, x, mode="reduced")  # torch has no derivative of the rest
+    rest, _ = _run("qr", torch.linalg.qr, x.detach(), mode="complete")
+    rest = _orthogonal(torch.cat([q, rest[..., columns:]], -1), columns)
+    return torch.cat([q, rest], -1), torch.cat([r, r.new_zeros((*r.shape[:-2], rows - columns, columns))], -2)
+
+
+def _differentiated(x: torch.Tensor) -> bool:
+    return x.requires_grad or torch._C._functorch.peek_interpreter_stack() is not None
 
 
 def eigh(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
@@ -174,8 +184,7 @@ def _complex_run(op: str, native: Callable[..., Any], x: torch.Tensor) -> Any:
 
 def svd(x: torch.Tensor, *, full_matrices: bool) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     found = _run("svd", torch.linalg.svd, x, full_matrices=full_matrices)
-    differentiated = x.requires_grad or torch._C._functorch.peek_interpreter_stack() is not None
-    if not full_matrices or x.shape[-1] == x.shape[-2] or not differentiated:
+    if not full_matrices or x.shape[-1] == x.shape[-2] or not _differentiated(x):
         return found
     return _with_rest(*found)
 
