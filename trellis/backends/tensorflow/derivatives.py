@@ -159,8 +159,8 @@ def orthogonal_triangular(x: Any, full: bool) -> tuple[Any, Any]:
     rows, columns = x.shape[-2:]
     if not full or None in (rows, columns) or rows <= columns or (tf.executing_eagerly() and not record.could_possibly_record()):
         return tuple(gen_linalg_ops.qr(x, full))  # type: ignore[return-value]
-    q, r = gen_linalg_ops.qr(x, False)
-    rest, _ = gen_linalg_ops.qr(tf.stop_gradient(x), True)
+    q, r = tf.linalg.qr(x)
+    rest, _ = tf.linalg.qr(tf.stop_gradient(x), full_matrices=True)
     below = tf.zeros_like(rest[..., columns:, :columns])
     return tf.concat([q, _orthogonal(rest[..., columns:], q)], -1), tf.concat([r, below], -2)
 
