@@ -29,8 +29,8 @@ def _container(backend: str, values: dict[str, Any]) -> tl.Container:
 
 def _optax(make_optimizer: Any) -> dict[str, Any]:
     """Fifty steps of an optax optimizer on the same weights and gradients."""
-    optax = pytest.importorskip("optax", reason="optax is the reference here; pip install optax")
     import jax.numpy as jnp
+    import optax
 
     weights, gradients = _start()
     params = {k: jnp.asarray(v) for k, v in weights.items()}
@@ -43,7 +43,8 @@ def _optax(make_optimizer: Any) -> dict[str, Any]:
 
 
 def _torch_adam() -> dict[str, Any]:
-    torch = pytest.importorskip("torch", reason="torch.optim.Adam is the reference here")
+    import torch
+
     weights, gradients = _start()
     params = {k: torch.tensor(v, requires_grad=True) for k, v in weights.items()}
     optimizer = torch.optim.Adam(params.values(), lr=0.1, eps=1e-7)
