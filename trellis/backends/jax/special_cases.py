@@ -104,7 +104,7 @@ def _sinh(z: Any) -> Any:
 def _tanh(z: Any) -> Any:
     a, b = _parts(z)
     native = _replace(jnp.tanh(z), ~jnp.isfinite(b) & (a == 0), lax.stop_gradient(a), _filled(a, _NAN))
-    return _replace(native, ~jnp.isfinite(b) & jnp.isinf(a), _signed(1, a), _filled(a, 0))
+    return _replace(native, jnp.isinf(a), _signed(1, a), _signed(0, b))
 
 
 def _infinite_logarithm(native: Any, z: Any) -> Any:

@@ -65,10 +65,12 @@ def _expm1_complex(x: Any) -> Any:
 
 
 def _tanh_complex(x: Any) -> Any:
-    # The C library's ctanh keeps to an older standard: at 0 with an infinite or NaN imaginary part the real part is 0.
+    # The C library's ctanh keeps to an older standard: at 0 with an infinite or NaN imaginary part the real part is 0;
+    # at an infinite real part the sign of the imaginary part stays, not that of sin(2 * imag).
     result = np.tanh(x)
     on_axis = (x.real == 0) & ~np.isfinite(x.imag)
-    return np.where(on_axis, _complex(x.real, np.full_like(x.imag, np.nan)), result)
+    result = np.where(on_axis, _complex(x.real, np.full_like(x.imag, np.nan)), result)
+    return np.where(np.isinf(x.real), _complex(np.sign(x.real), np.copysign(0, x.imag)), result)
 
 
 def _complex(real: Any, imag: Any) -> Any:
