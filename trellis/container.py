@@ -459,29 +459,34 @@ class ContainerInterpreter:
 
 def _lift(op: str) -> Callable[..., Any]:
     def run(*operands: Any, **params: Any) -> Any:
-        treedef: Any = None
-        columns: list[Any] = []
-        for x in operands:
-            if not isinstance(x, Container):
-                columns.append(None)
-                continue
-            leaves, structure = tree.flatten(x)
-            if treedef is not None and structure != treedef:
-                raise tree.structure_error(op, treedef, structure)
-            treedef = treedef or structure
-            columns.append(leaves)
-        results = []
-        for i in range(treedef.num_leaves):
-            row = [x if column is None else column[i] for x, column in zip(operands, columns, strict=True)]
-            results.append(_run_leaf(op, row, params, treedef, i))
-        return _gather(op, treedef, results)
+        return over_leaves(op, lambda *row: call(op, *row, **params), *operands)
 
     return run
 
 
-def _run_leaf(op: str, row: list[Any], params: dict[str, Any], treedef: tree.TreeDef, i: int) -> Any:
+def over_leaves(op: str, function: Callable[..., Any], *operands: Any) -> Any:
+    """`function` at each path of the Containers among the operands: for what must see shapes before it knows its parameters."""
+    treedef: Any = None
+    columns: list[Any] = []
+    for x in operands:
+        if not isinstance(x, Container):
+            columns.append(None)
+            continue
+        leaves, structure = tree.flatten(x)
+        if treedef is not None and structure != treedef:
+            raise tree.structure_error(op, treedef, structure)
+        treedef = treedef or structure
+        columns.append(leaves)
+    results = []
+    for i in range(treedef.num_leaves):
+        row = [x if column is None else column[i] for x, column in zip(operands, columns, strict=True)]
+        results.append(_run_leaf(op, function, row, treedef, i))
+    return _gather(op, treedef, results)
+
+
+def _run_leaf(op: str, function: Callable[..., Any], row: list[Any], treedef: tree.TreeDef, i: int) -> Any:
     try:
-        return call(op, *row, **params)
+        return function(*row)
     except UnknownOperand as error:  # made another class, because operators turn this one into NotImplemented
         path = tree.paths(treedef)[i]
         raise TypeError(f"{op}: the leaf at {path!r} is not an array ({error}); take it out with c.partition first") from error
