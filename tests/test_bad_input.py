@@ -172,6 +172,8 @@ CREATION: dict[str, tuple[Callable[[], Any], type[Exception], tuple[str, ...]]] 
     "unknown dtype": (lambda: tl.zeros(2, dtype="int7"), TypeError, ("int7",)),
     "unknown device": (lambda: tl.zeros(2, device="gpu:9"), ValueError, ("gpu:9",)),
     "zero step": (lambda: tl.arange(0, 5, 0), ValueError, ("arange", "step=0")),
+    "range too wide": (lambda: tl.arange(300, dtype=tl.int8), OverflowError, ("arange", "299", "int8", "wider")),
+    "range below zero": (lambda: tl.arange(-3, 3, dtype=tl.uint8), OverflowError, ("arange", "-3", "uint8")),
     "negative num": (lambda: tl.linspace(0, 1, -3), ValueError, ("linspace", "-3")),
     "ragged": (lambda: tl.asarray([[1.0, 2.0], [3.0]]), ValueError, ("asarray", "shape")),
     "text": (lambda: tl.asarray(["a", "b"]), TypeError, ("asarray",)),

@@ -29,6 +29,8 @@ CREATED: dict[str, tuple[Any, Any]] = {
     "arange": (lambda: tl.arange(5), np.arange(5)),
     "arange float": (lambda: tl.arange(0.0, 1.0, 0.25), np.arange(0.0, 1.0, 0.25).astype("float32")),
     "arange down": (lambda: tl.arange(5, -1, -2), np.arange(5, -1, -2)),
+    "arange in one step": (lambda: tl.arange(-1, -2, -(2**63)), np.array([-1])),
+    "arange to the ends": (lambda: tl.arange(-(2**63), 2**63 - 1, 2**62), np.arange(-2, 2) * 2**62),
     "arange nothing": (lambda: tl.arange(3, 3), np.arange(3, 3)),
     "arange wrong way": (lambda: tl.arange(3, 0), np.arange(3, 0)),
     "arange uint8": (lambda: tl.arange(3, dtype=tl.uint8), np.arange(3, dtype="uint8")),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from trellis import dtypes
@@ -25,7 +26,20 @@ def create(op: str, backend: Any, dtype: Any, device: Any, default: str, **param
 def create_native(interpreter: Any, op: str, dtype: Any, device: Any, default: str, params: dict[str, Any]) -> AnyArray:
     if dtype is None:
         dtype = interpreter.default_int() if default == "i" else dtypes.DTYPES[default]
-    return getattr(interpreter, op)(dtype=dtypes.as_dtype(dtype), device=device, **params)
+    dtype = dtypes.as_dtype(dtype)
+    if op == "arange" and dtype.kind in "iu":
+        _check_ends(dtype, **params)
+    return getattr(interpreter, op)(dtype=dtype, device=device, **params)
+
+
+def _check_ends(dtype: dtypes.DType, start: Any, stop: Any, step: Any) -> None:
+    """Frameworks wrap numbers that do not fit in an integer dtype."""
+    exact = all(isinstance(v, int) for v in (start, stop, step))
+    count = -((start - stop) // step) if exact else math.ceil((stop - start) / step)
+    low, high = dtypes.integer_range(dtype)
+    for end in (start, start + (count - 1) * step) if count > 0 else ():
+        if not low <= int(end) <= high:
+            raise OverflowError(f"arange: {end} does not fit in {dtype} ({low} to {high}); ask for a wider dtype")
 
 
 def zeros(shape: Shape, *, dtype: DTypeLike = None, device: DeviceLike = None, backend: str | None = None) -> AnyArray:

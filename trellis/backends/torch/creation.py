@@ -64,17 +64,16 @@ def arange(*, start: Any, stop: Any, step: Any, dtype: DType, device: Any) -> to
     if wanted in FLOAT:
         return torch.arange(count, dtype=torch.float64, device=place).mul_(step).add_(start).to(wanted)
     if exact and dtype.kind in "iu":
-        for end in (start, start + (count - 1) * step):
-            _check_fits("arange", end, wanted)
-        if dtype.kind == "u":  # torch counts only in signed integers; uint64 wraps there and back
-            return (torch.arange(count, dtype=torch.int64, device=place) * step + _wrapped(start)).to(wanted)
-        return torch.arange(start, start + count * step, step, dtype=torch.int64, device=place).to(wanted)
+        if max(abs(start), abs(start + count * step)) < 2**53:
+            return torch.arange(start, start + count * step, step, dtype=torch.int64, device=place).to(wanted)
+        # torch finds the number of steps in double precision, and counts only in signed integers: these wrap there and back
+        return (torch.arange(count, dtype=torch.int64, device=place) * _wrapped(step) + _wrapped(start)).to(wanted)
     counted = torch.arange(count, dtype=torch.float64, device=place) * step + start
     return counted.to(wanted)
 
 
 def _wrapped(value: int) -> int:
-    return value - 2**64 if value >= 2**63 else value
+    return (value + 2**63) % 2**64 - 2**63
 
 
 def linspace(*, start: Any, stop: Any, num: int, endpoint: bool, dtype: DType, device: Any) -> torch.Tensor:
