@@ -5,6 +5,11 @@ from __future__ import annotations
 from types import ModuleType
 from typing import Any
 
+CHANGED_IN_PLACE = (
+    "an array that a gradient is computed from was changed in place before the gradient was; change a copy of it, "
+    "or write x = tl.at(x)[key].set(value), which makes a new array"
+)
+
 
 class Backend:
     """A framework's namespace: its own ops, and for what it does not define the composite of the same name."""

@@ -16,6 +16,7 @@ from trellis.backends.numpy.tape import (
     backward,
     deepest,
     fit,
+    holding,
     innermost,
     is_differentiable,
     leaf,
@@ -34,13 +35,14 @@ Leaves = Sequence[Any]
 def value_and_grad(function: Callable[[list[Any]], tuple[Any, Any]], leaves: Leaves) -> tuple[Any, Any, list[Any]]:
     depth = new_depth()
     variables = [leaf(x, depth) for x in leaves]
-    value, aux = function(variables)
-    aux = _taken_out(aux, depth)
-    if type(value) is not Traced or value.node.depth != depth:
-        return value, aux, [zeros_like(x) for x in leaves]
-    result, seed = value.value, (value.node, value.slot, _one(value))
-    del value  # so that the backward pass frees what it has done with
-    return result, aux, _gradients(variables, leaves, [seed], release=True)
+    with holding(depth):
+        value, aux = function(variables)
+        aux = _taken_out(aux, depth)
+        if type(value) is not Traced or value.node.depth != depth:
+            return value, aux, [zeros_like(x) for x in leaves]
+        result, seed = value.value, (value.node, value.slot, _one(value))
+        del value  # so that the backward pass frees what it has done with
+        return result, aux, _gradients(variables, leaves, [seed], release=True)
 
 
 def _one(x: Any) -> Any:

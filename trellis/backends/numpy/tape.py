@@ -11,13 +11,15 @@ Rules this file obeys:
 
 from __future__ import annotations
 
+import contextlib
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from heapq import heappop, heappush
 from typing import Any
 
 import numpy as np
 
+from trellis.backends import CHANGED_IN_PLACE
 from trellis.backends.numpy.meta import dtype_of as dtype_of_native
 from trellis.backends.numpy.plain_numpy import PlainArray
 from trellis.backends.numpy.quiet import quiet
@@ -123,6 +125,35 @@ def deepest(operands: Sequence[Any]) -> int:
     return depth
 
 
+# ---- arrays that the tape keeps ------------------------------------------------------------------------------------------------
+_held: dict[int, list[Any]] = {}  # depth of a transform that runs now -> the user's arrays that its rules will look at
+
+
+def hold(x: Any, depth: int) -> None:
+    """Make a user's array read-only while the transform runs: changed in place, it would give a wrong gradient silently."""
+    if depth in _held and x.flags.writeable:
+        x.flags.writeable = False
+        _held[depth].append(x)
+
+
+@contextlib.contextmanager
+def holding(depth: int) -> Iterator[None]:
+    """The transform `depth`, which is over at the end: what it held can be written to again."""
+    _held[depth] = []
+    try:
+        yield
+    except ValueError as error:
+        if "read-only" in str(error) and _held[depth]:
+            raise TypeError(CHANGED_IN_PLACE) from error
+        raise
+    finally:
+        for x in sorted(_held.pop(depth), key=lambda x: x.base is not None):  # a view follows the array it is a view of
+            try:
+                x.flags.writeable = True
+            except ValueError:  # an outer transform holds that one: it frees both
+                next(iter(_held.values()), []).append(x)
+
+
 # ---- forward: the interpreter ------------------------------------------------------------------------------------------------
 class TapeInterpreter:
     """Any op: unwrap, run it on the values, record the row of its rule. Each op's function is made when it is used first."""
@@ -190,6 +221,7 @@ def recorder(op: str, rule: Any) -> Callable[..., Any]:
     each = rule if isinstance(rule, tuple) else None
     size = len(each) if each is not None else 0
     native = getattr(load("numpy"), op)
+    keeps = type(rule) is not Linear and type(rule) is not OfOutput
 
     def run(*operands: Any, **params: Any) -> Any:
         depth = deepest(operands)
@@ -199,6 +231,8 @@ def recorder(op: str, rule: Any) -> Callable[..., Any]:
                 if each is None or (position < size and each[position] is not None):
                     parents.append((position, x.node, x.slot))
                 x = x.value
+            elif keeps and type(x) is np.ndarray:
+                hold(x, depth)
             values.append(x)
         return record(getattr(find_all(*values), op)(*values, **params), rule, depth, values, params, parents)
 
@@ -220,8 +254,12 @@ def recorder(op: str, rule: Any) -> Callable[..., Any]:
             depth, x1, x2 = first, x1.value, x2.value
         elif first > second:
             parents, depth, x1 = ((0, x1.node, x1.slot),), first, x1.value
+            if keeps and type(x2) is np.ndarray:
+                hold(x2, depth)
         else:
             parents, depth, x2 = ((1, x2.node, x2.slot),), second, x2.value
+            if keeps and type(x1) is np.ndarray:
+                hold(x1, depth)
         plain = type(x1) in _PLAIN and type(x2) in _PLAIN
         output = native(x1, x2) if plain else getattr(find_all(x1, x2), op)(x1, x2)
         return record(output, rule, depth, (x1, x2), params, parents)

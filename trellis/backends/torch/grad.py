@@ -14,6 +14,7 @@ import torch
 
 from trellis import tree
 from trellis.array import Array
+from trellis.backends import CHANGED_IN_PLACE
 
 __all__ = ["constants", "custom_gradient", "jacobian", "jvp", "stop_gradient", "value_and_grad", "vjp"]
 
@@ -31,7 +32,7 @@ def value_and_grad(function: Callable[[Flat], tuple[Any, Any]], leaves: Flat) ->
     inputs, (value, aux) = _run(function, leaves)
     if not value.requires_grad:
         return value, aux, [torch.zeros_like(x) for x in leaves]
-    grads = torch.autograd.grad(value, inputs, create_graph=keep, allow_unused=True, materialize_grads=True)
+    grads = _autograd(value, inputs, create_graph=keep)
     if keep:
         return value, aux, list(grads)
     return value.detach(), _detached(aux), list(grads)
@@ -52,14 +53,22 @@ def vjp(
         if not connected:
             return [torch.zeros_like(x) for x in leaves]
         return list(
-            torch.autograd.grad(
-                [outputs[i] for i in connected], inputs, [cotangents[i] for i in connected],
-                retain_graph=True, create_graph=keep, allow_unused=True, materialize_grads=True,
+            _autograd(
+                [outputs[i] for i in connected], inputs, [cotangents[i] for i in connected], retain_graph=True, create_graph=keep
             )
-        )  # fmt: skip
+        )
 
     shown = outputs if keep else [y.detach() for y in outputs]
     return shown, aux if keep else _detached(aux), pullback
+
+
+def _autograd(*arguments: Any, **options: Any) -> Any:
+    try:
+        return torch.autograd.grad(*arguments, allow_unused=True, materialize_grads=True, **options)
+    except RuntimeError as error:
+        if "modified by an inplace operation" in str(error):
+            raise TypeError(CHANGED_IN_PLACE) from error
+        raise
 
 
 class _Carried:
