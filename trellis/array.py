@@ -320,9 +320,14 @@ class ArrayInterpreter:
 
 def _lift(op: str) -> Callable[..., Any]:
     def run(*operands: Any, **params: Any) -> Any:
-        if len(operands) == 1:
+        count = len(operands)
+        if count == 1:
             data = operands[0]._data
             result = getattr(interpreters[type(data)], op)(data, **params)
+        elif count == 2:
+            a, b = operands
+            a, b = a._data if type(a) is Array else a, b._data if type(b) is Array else b
+            result = getattr(find(a, b), op)(a, b, **params)
         else:
             natives = [x._data if type(x) is Array else x for x in operands]
             result = getattr(find_all(*natives), op)(*natives, **params)
