@@ -14,6 +14,7 @@ from trellis.composites import updates
 __all__ = ["adam", "adam_direction", "descend"]
 
 Flat = list[Any]
+_FUSED = {(dtype, device) for dtype in (torch.float32, torch.float64) for device in ("cpu", "cuda")}
 
 
 def descend(weights: Flat, grads: Flat, lr: Any) -> Flat:
@@ -40,6 +41,8 @@ def adam(
     if isinstance(lr, torch.Tensor) or isinstance(first, torch.Tensor):
         options = {"beta1": beta1, "beta2": beta2, "epsilon": epsilon}
         return updates.adam(weights, grads, means, squares, lr, first, second, **options)
+    if 0 <= beta1 < 1 and 0 <= beta2 < 1 and _fusible(weights, grads, means, squares):
+        return _fused_adam(weights, grads, means, squares, lr, first, second, beta1, beta2, epsilon)
     new_means, new_squares, roots = _moments(grads, means, squares, second, beta1, beta2, epsilon)
     updated = torch._foreach_addcdiv(weights, new_means, roots, -lr / first)
     return list(updated), list(new_means), list(new_squares)
@@ -56,3 +59,28 @@ def _moments(
     torch._foreach_div_(roots, second**0.5)
     torch._foreach_add_(roots, epsilon)
     return new_means, new_squares, roots
+
+
+def _fusible(*lists: Flat) -> bool:
+    """Whether one pass over the memory can do it: dense floats of one kind, with nobody watching."""
+    if torch.compiler.is_compiling() or torch._C._functorch.peek_interpreter_stack() is not None:
+        return False
+    tensors = [x for flat in lists for x in flat]
+    kinds = {(x.dtype, x.device.type) for x in tensors}
+    watched = torch.is_grad_enabled() and any(x.requires_grad for x in tensors)
+    return len(kinds) == 1 and not kinds.isdisjoint(_FUSED) and not watched and all(x.is_contiguous() for x in tensors)
+
+
+def _fused_adam(
+    weights: Flat, grads: Flat, means: Flat, squares: Flat, lr: Any, first: float, second: float,
+    beta1: float, beta2: float, epsilon: float,
+) -> tuple[Flat, Flat, Flat]:  # fmt: skip
+    """torch's kernel, on copies. It finds the corrections from a step; given step 1, `lr` and `epsilon` make up for the difference."""
+    copies = [[x.clone() for x in flat] for flat in (weights, means, squares)]
+    ratio = (second / (1 - beta2)) ** 0.5
+    torch._fused_adam_(
+        copies[0], grads, copies[1], copies[2], [], [torch.ones((), device=weights[0].device)] * len(weights),
+        lr=lr * ratio * (1 - beta1) / first, beta1=beta1, beta2=beta2, weight_decay=0.0, eps=epsilon * ratio,
+        amsgrad=False, maximize=False,
+    )  # fmt: skip
+    return copies[0], copies[1], copies[2]
