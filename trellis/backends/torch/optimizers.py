@@ -75,7 +75,7 @@ def _fused_adam(
     weights: Flat, grads: Flat, means: Flat, squares: Flat, lr: Any, first: float, second: float,
     beta1: float, beta2: float, epsilon: float,
 ) -> tuple[Flat, Flat, Flat]:  # fmt: skip
-    """torch's kernel, on copies. It finds the corrections from a step; given step 1, `lr` and `epsilon` make up for the difference."""
+    """torch's kernel, on copies. It finds the corrections from a step: at step 1, `lr` and `epsilon` make up for it."""
     copies = [[x.clone() for x in flat] for flat in (weights, means, squares)]
     ratio = (second / (1 - beta2)) ** 0.5
     torch._fused_adam_(
