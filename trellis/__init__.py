@@ -1,7 +1,9 @@
 """Trellis: one library for arrays over NumPy, JAX, PyTorch and TensorFlow. What you pass is what you get."""
 
 import sys as _sys
+from importlib import import_module as _import_module
 from math import e, inf, nan, pi
+from typing import TYPE_CHECKING as _TYPE_CHECKING, Any as _Any
 
 # The package first: imported later, it would take the name of the function `backends`.
 from trellis import backends as _backends, dispatch as _dispatch
@@ -47,9 +49,25 @@ from trellis.ops.special import *
 from trellis.ops.updates import *
 from trellis.transforms import *
 
+if _TYPE_CHECKING:
+    from trellis.nn import *
+
 __version__ = "0.1.0"
 newaxis = None
 API_VERSIONS = ("2021.12", "2022.12", "2023.12", "2024.12", "2025.12")
+
+
+def __getattr__(name: str) -> _Any:
+    """Modules, layers and initializers, imported when the first is asked for: arrays alone do not need them."""
+    if name.startswith("__"):
+        raise AttributeError(f"module 'trellis' has no attribute {name!r}")
+    nn = _import_module("trellis.nn")
+    globals().update({public: getattr(nn, public) for public in nn.__all__})
+    try:
+        return globals()[name]
+    except KeyError:
+        raise AttributeError(f"module 'trellis' has no attribute {name!r}") from None
+
 
 if "torch" in _sys.modules:  # torch.compile cannot import while it traces, so what is there already is made ready
     _dispatch.load("torch")

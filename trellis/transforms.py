@@ -457,6 +457,12 @@ def with_grads(*, with_grads: bool | None = None) -> bool:
     return stack[-1] if stack else True
 
 
+def grads_enter() -> bool:
+    """What `with_grads()` gives, for the call of a Module: without arguments, so that torch.compile can ask once."""
+    stack = _WITH_GRADS.get()
+    return not stack or stack[-1]
+
+
 def set_with_grads(with_grads: bool) -> None:
     """Say whether a Module's parameters enter as variables (True) or as constants (False), until `unset_with_grads`.
 

@@ -1,4 +1,4 @@
-"""Let torch.compile trace `X @ Y` and `~X` of tl.Arrays, and the default backend.
+"""Let torch.compile trace `X @ Y` and `~X` of tl.Arrays, the default backend, and with_grads.
 
 Dynamo calls an object's `__add__` and the like, but up to torch 2.13 it has no rows for `operator.matmul` (pytorch pull request
 189585 adds it) and `operator.invert`, so they break the graph. The rows are added when Dynamo is imported; importing it here
@@ -14,14 +14,15 @@ import sys
 from types import ModuleType
 from typing import Any
 
-from trellis import dispatch
+from trellis import dispatch, transforms
 
 _BUILTINS = "torch._dynamo.variables.builtin"
 
 
 def prepare() -> None:
-    # Dynamo cannot read a context variable: it asks for the default backend once, when it traces
-    dispatch.default_backend._dynamo_marked_constant = True  # type: ignore[attr-defined]
+    # Dynamo cannot read a context variable: it asks for the default backend and for with_grads once, when it traces
+    for function in (dispatch.default_backend, transforms.grads_enter):
+        function._dynamo_marked_constant = True  # type: ignore[attr-defined]
     module = sys.modules.get(_BUILTINS)
     if module is not None:
         _add_rows(module)

@@ -1,0 +1,241 @@
+"""Build a Module: its variables and buffers, and the values it is given instead of drawn ones."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from collections.abc import Iterator, Mapping
+from typing import Any, TypedDict
+
+from trellis import dtypes
+from trellis.array import Array
+from trellis.container import Container
+from trellis.dispatch import default_backend, interpreters, load, target, using
+from trellis.keys import Key, fold_in, make_key, next_key
+from trellis.nn.structure import KINDS, MODULE, SKIP, as_array, children, gather, is_floating, modules
+from trellis.ops.arguments import choice
+from trellis.ops.conversion import to_backend
+
+MODES = ("on_init", "explicit", "on_call")
+
+
+class Options(TypedDict, total=False):
+    """What every Module takes at construction, by keyword.
+
+    v: parameters to start with instead of drawn ones; they must have the names and shapes of the Module's. An Array given here
+        is shared with whoever else holds it.
+    with_partial_v: `v` may hold some of the parameters only.
+    build_mode: "on_init", "explicit" (by `module.build()`) or "on_call" (by the first call).
+    device, dtype, backend: where the parameters are made, and of what; the whole tree is brought there.
+    seed: draw the initial values of this Module's own parameters from it, and not from the state of `tl.seed`.
+    training: whether it starts in training mode.
+    """
+
+    v: Any
+    with_partial_v: bool
+    build_mode: str
+    device: Any
+    dtype: Any
+    backend: str | None
+    seed: int | Key | None
+    training: bool
+
+
+def check_options(name: str, options: dict[str, Any]) -> dict[str, Any]:
+    for key in options:
+        choice(name, "the keyword", key, tuple(Options.__annotations__))
+    choice(name, "build_mode", options.get("build_mode", "on_init"), MODES)
+    if options.get("dtype") is not None:
+        options["dtype"] = dtypes.as_dtype(options["dtype"])
+        if options["dtype"].kind not in "fc":
+            raise TypeError(f"{name}: dtype={options['dtype']} is no floating-point dtype; parameters are trained")
+    return options
+
+
+def build(module: Any, args: tuple[Any, ...] = (), kwargs: Any = None) -> None:
+    """Make the variables of a Module, and build the layers that wait for it."""
+    meta = module._meta
+    if meta.built:
+        return
+    options = meta.options
+    with _default_backend(options.get("backend"), args, options.get("build_mode")):
+        module._build(*args, **(kwargs or {}))
+        dtype = options.get("dtype") or dtypes.float32
+        place(module, "_create_variables", module._create_variables(device=options.get("device"), dtype=dtype))
+        for name, value in _mapping(module, "_create_buffers", module._create_buffers(options.get("device"), dtype)).items():
+            module.register_buffer(name, value)
+    for child in children(module):
+        if child._meta.options.get("build_mode") != "on_call":
+            build(child)
+    bring(module, options.get("backend"), options.get("device"), options.get("dtype"))
+    if options.get("v") is not None:
+        give(module, options["v"], partial=options.get("with_partial_v", False), keep=True)
+    meta.built = True
+
+
+@contextlib.contextmanager
+def _default_backend(name: str | None, args: tuple[Any, ...], mode: str | None) -> Iterator[None]:
+    """Inside, arrays are made on the backend asked for; built by a call, on that of the first array it is given."""
+    if name is None and mode == "on_call":
+        found = next((x for x in map(as_array, args) if x is not None), None)
+        name = found.backend if found is not None else None
+    with using(default_backend() if name is None else name):
+        yield
+
+
+def _mapping(module: Any, method: str, made: Any) -> Mapping[str, Any]:
+    if made is None:
+        return {}
+    if not isinstance(made, Mapping):
+        raise TypeError(f"{type(module).__name__}.{method} returned a {type(made).__name__}; it must return a dict of arrays")
+    return made
+
+
+def place(module: Any, method: str, made: Any) -> None:
+    """Set what `_create_variables` returned as attributes."""
+    owner = type(module).__name__
+    for name, value in _mapping(module, method, made).items():
+        if not isinstance(name, str) or hasattr(type(module), name):
+            raise ValueError(f"{owner}.{method}: {name!r} cannot name a variable; it is {_taken(name)}")
+        if module.__dict__.get(name) is not None:
+            raise ValueError(f"{owner}.{method}: there is an attribute {name!r} already; give the variable another name")
+        setattr(module, name, _variable(f"{owner}.{method}: {name!r}", value))
+
+
+def _taken(name: Any) -> str:
+    return "a name of Module's own" if isinstance(name, str) else f"a {type(name).__name__}, not a string"
+
+
+def _variable(place: str, value: Any) -> Any:
+    if value is None:
+        return None
+    if isinstance(value, Mapping):
+        return Container({key: _variable(f"{place}/{key}", member) for key, member in value.items()})
+    if type(value) in (list, tuple):
+        return type(value)([_variable(f"{place}/v{i}", member) for i, member in enumerate(value)])
+    found = as_array(value)
+    if found is None or not is_floating(found):
+        given = f"a {type(value).__name__}" if found is None else f"{found.dtype}"
+        raise TypeError(f"{place} is {given}; a variable is an array of floating-point numbers, or a nest of them")
+    return found
+
+
+# ---- values that are given -----------------------------------------------------------------------------------------------------
+def give(module: Any, values: Any, *, partial: bool = False, keep: bool = False, buffers: bool = False, name: str = "v") -> None:
+    """Put other arrays in the places of the parameters (or buffers) of a tree: all are checked first, then all are put.
+
+    With `keep` the very Arrays given are put, so that two Modules given one Array share it.
+    """
+    own = gather(module, buffers).to_flat_dict()
+    if not isinstance(values, Mapping):
+        raise TypeError(f"{type(module).__name__}: {name} is a {type(values).__name__}; expected a Container or a dict of arrays")
+    given = Container(values).to_flat_dict()
+    given = {path: value for path, value in given.items() if value is not None}
+    compare(type(module).__name__, name, own, given, partial)
+    replaced: dict[int, Array] = {}
+    for path, value in given.items():
+        found = as_array(value)
+        if found is None:
+            raise TypeError(f"{type(module).__name__}: {name} holds a {type(value).__name__} at {path!r}; expected an array")
+        if tuple(found.shape) != tuple(own[path].shape):
+            raise ValueError(
+                f"{type(module).__name__}: {name} has shape {found.shape} at {path!r}, but the "
+                f"{'buffer' if buffers else 'parameter'} has {own[path].shape}"
+            )
+        replaced[id(own[path])] = found if keep else Array(found._data)
+    replace(module, replaced)
+
+
+def compare(owner: str, name: str, own: Mapping[str, Any], given: Mapping[str, Any], partial: bool = False) -> None:
+    """Raise a ValueError that names the first paths that only one of the two has."""
+    unknown = [path for path in given if path not in own]
+    missing = [] if partial else [path for path in own if path not in given]
+    if unknown or missing:
+        parts = [f"{what} {_listed(paths)}" for what, paths in (("no parameter is at", unknown), ("it lacks", missing)) if paths]
+        hint = "" if unknown or partial else "; with_partial_v=True keeps what is not given" if name == "v" else ""
+        raise ValueError(f"{owner}: {name} does not fit: {'; '.join(parts)}{hint}; the module has {_listed(list(own))}")
+
+
+def _listed(paths: list[str], most: int = 8) -> str:
+    shown = ", ".join(map(repr, paths[:most])) if paths else "none"
+    return f"{shown} and {len(paths) - most} more" if len(paths) > most else shown
+
+
+def replace(module: Any, replaced: dict[int, Array]) -> None:
+    """Put an Array in every place that holds the one with this id, in the whole tree."""
+    for _, found, _ in modules(module):
+        for attribute, value in list(found.__dict__.items()):
+            kind = KINDS[type(value)]
+            if kind not in (SKIP, MODULE) and attribute not in found._meta.plain:
+                found.__dict__[attribute] = _replaced(value, replaced)
+
+
+def _replaced(value: Any, replaced: dict[int, Array]) -> Any:
+    """A nest with other Arrays: lists and dicts are changed in place, since others may hold them too."""
+    if isinstance(value, Array):
+        return replaced.get(id(value), value)
+    if type(value) is list:
+        value[:] = [_replaced(member, replaced) for member in value]
+    elif type(value) is tuple:
+        return tuple([_replaced(member, replaced) for member in value])
+    elif isinstance(value, Mapping):
+        for key, member in list(value.items()):
+            value[key] = _replaced(member, replaced)  # type: ignore[index]
+    return value
+
+
+def change(module: Any, function: Any) -> None:
+    """Replace every parameter and buffer of a tree by `function` of it, each once."""
+    replaced = {}
+    for state in (gather(module), gather(module, buffers=True)):
+        for value in state.to_flat_dict().values():
+            replaced[id(value)] = function(value)
+    replace(module, replaced)
+
+
+def bring(module: Any, backend: str | None, device: Any, dtype: Any) -> None:
+    """The whole tree on a backend and device, its floating-point arrays in a dtype; what is None stays as it is."""
+    if backend is None and device is None and dtype is None:
+        return
+    if backend is not None:
+        load(backend)
+
+    def brought(x: Array) -> Array:
+        x = x if backend is None else to_backend(x, backend)
+        interpreter = interpreters[type(x._data)]
+        data = x._data
+        if dtype is not None and interpreter.dtype_of(data).kind == "f" and interpreter.dtype_of(data) is not dtype:
+            data = interpreter.astype(data, dtype=dtype, copy=False, device=None)
+        if device is not None:
+            data = interpreter.to_device(data, device=device)
+        return x if data is x._data else Array(data)
+
+    change(module, brought)
+
+
+# ---- random numbers ------------------------------------------------------------------------------------------------------------
+class Stream:
+    """Keys, one after the other, of one key: each draw of a run gets the next."""
+
+    __slots__ = ("key", "count")
+
+    def __init__(self, key: Key, count: int = 0) -> None:
+        self.key, self.count = key, count
+
+    def next(self) -> Key:
+        self.count += 1
+        return fold_in(self.key, self.count - 1)
+
+
+def initial_key(module: Any) -> Key:
+    """A key for the initial value of a parameter: of the Module's seed, else of the state of the context."""
+    seed = module._meta.options.get("seed")
+    if seed is None:
+        return make_key(next_key(type(module).__name__, target()))
+    stream = module._meta.options.setdefault("stream", Stream(Key(seed)))
+    return stream.next()
+
+
+def count(v: Container) -> int:
+    """How many numbers a Container of arrays holds."""
+    return sum(math.prod(x.shape) for x in v.to_flat_dict().values() if x is not None)

@@ -1,0 +1,383 @@
+"""`tl.Module`: a layer or a model, written once, that runs and trains on whichever framework its parameters are on.
+
+- Set attributes and define `forward`. Arrays, layers, and lists and dicts of them are found by looking at the attributes; see
+  `structure.py` for their names. What is set until the Module is built is state: floating-point Arrays are parameters, Arrays of
+  integers or booleans and what `register_buffer` gets are buffers. An Array that is set later under a new name is just kept.
+- Inside `forward` every array is a `tl.Array`; at the border what you pass is what you get.
+- A call with `v=` runs on a copy of the tree, so that nothing that happens in it, an error or another thread, touches the Module.
+- Parameters on torch are plain tensors that do not require grad, so that nothing is recorded for a call that needs no gradient.
+  `tl.value_and_grad` and the others need no marking. For a native `loss.backward()` mark them:
+  `for p in tl.to_native(model.v).flatten()[1]: p.requires_grad_()`; their graph goes through the Module.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Mapping
+from typing import Any, Self, Unpack
+
+from trellis import dtypes
+from trellis.array import Array
+from trellis.container import Container
+from trellis.dispatch import interpreters
+from trellis.keys import Key
+from trellis.nn import building, navigation, printing, saving
+from trellis.nn.border import across
+from trellis.nn.building import Options, Stream
+from trellis.nn.structure import (
+    ARRAY,
+    KINDS,
+    Binding,
+    Meta,
+    adopt,
+    as_array,
+    children,
+    constant,
+    gather,
+    is_floating,
+    modules,
+    nodes_of,
+)
+from trellis.nn.tracking import TRACKING, run_tracked
+from trellis.transforms import grads_enter
+
+
+class Construction(type):
+    """Builds a Module when its `__init__` is done, whether or not that called `super().__init__()`, and when."""
+
+    def __call__(cls, *args: Any, **kwargs: Any) -> Any:
+        made = super().__call__(*args, **kwargs)
+        adopt(made, made)
+        if made._meta.options.get("build_mode", "on_init") == "on_init":
+            building.build(made)
+        return made
+
+
+class Module(metaclass=Construction):
+    """A layer or a model: parameters, buffers and other Modules as attributes, and `forward`.
+
+    >>> import trellis as tl
+    >>> class Net(tl.Module):
+    ...     def __init__(self):
+    ...         self.hidden = tl.Linear(3, 4)
+    ...         self.out = tl.Linear(4, 1)
+    ...
+    ...     def forward(self, x):
+    ...         return self.out(tl.tanh(self.hidden(x)))
+    >>> net = Net()
+    >>> net.v["hidden/w"].shape, net(tl.ones((2, 3))).shape
+    ((4, 3), (2, 1))
+    >>> loss = lambda v: tl.mean(net(tl.ones((2, 3)), v=v) ** 2)
+    >>> value, grads = tl.value_and_grad(loss)(net.v)
+    >>> net.v = tl.gradient_descent_update(net.v, grads, 0.1)
+    """
+
+    _bound: Binding | None = None  # set on the copies that a call with other parameters runs on
+    _meta: Meta
+    training: bool
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> Self:
+        made = super().__new__(cls)
+        object.__setattr__(made, "_meta", Meta(made))
+        object.__setattr__(made, "training", True)
+        return made
+
+    def __init__(self, **options: Unpack[Options]) -> None:
+        given: dict[str, Any] = dict(options)
+        self._meta.options = building.check_options(type(self).__name__, given)
+        self.training = given.pop("training", True)
+
+    # ---- what a subclass writes ------------------------------------------------------------------------------------------------
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        """What the Module computes; `_forward` is another name for it."""
+        return self._forward(*args, **kwargs)
+
+    def _forward(self, *args: Any, **kwargs: Any) -> Any:
+        raise NotImplementedError(f"{type(self).__name__} has no forward; define `def forward(self, x): ...` in the class")
+
+    def _build(self, *args: Any, **kwargs: Any) -> None:
+        """Make layers; called once before the variables are made, with the arguments of the first call if that is what builds."""
+
+    def _create_variables(self, device: Any, dtype: dtypes.DType) -> Mapping[str, Any]:
+        """The Module's own variables: a dict of arrays, nested if you like; each becomes an attribute."""
+        return {}
+
+    def _create_buffers(self, device: Any, dtype: dtypes.DType) -> Mapping[str, Any]:
+        """The Module's own buffers: a dict of arrays; each becomes an attribute."""
+        return {}
+
+    # ---- the call --------------------------------------------------------------------------------------------------------------
+    def __call__(self, *args: Any, v: Any = None, **kwargs: Any) -> Any:
+        """Run `forward`. With `v` on other parameters: this Module stays as it is.
+
+        `track_submod_rets=True` keeps the results of the layers in `submod_rets`, and their order in `submod_call_order`;
+        `submod_depth` and `submods_to_track` (paths or Modules) choose among them, `expected_submod_rets` compares them.
+        """
+        if v is None and self._bound is not None:
+            return _run(self, args, kwargs)
+        if not self._meta.built:
+            self._build_by_call(args, kwargs)
+        if kwargs and not TRACKING.isdisjoint(kwargs):
+            return run_tracked(self, args, v, kwargs)
+        if v is None and grads_enter():
+            return _run(self, args, kwargs)
+        binding = Binding(constant=not grads_enter())
+        return self._finish(binding, _run(self._copy(binding, v, None), args, kwargs))
+
+    def _build_by_call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        if self._meta.options.get("build_mode") == "explicit":
+            raise RuntimeError(
+                f"{type(self).__name__} is not built; call module.build() first, as build_mode='explicit' asks for"
+            )
+        building.build(self, args, kwargs)
+
+    def _copy(self, binding: Binding, v: Any, buffers: Any) -> Self:
+        """A copy of the tree for one run."""
+        given = None if v is None else nodes_of(v)
+        made = binding.copy(self, given, None if buffers is None else nodes_of(buffers, "buffers"))
+        if binding.wrong:
+            for name, nest in (("v", v), ("buffers", buffers)):
+                if nest is not None:
+                    own = gather(self, buffers=name == "buffers").to_flat_dict()
+                    building.compare(type(self).__name__, name, own, Container(nest).to_flat_dict())
+        return made
+
+    def _finish(self, binding: Binding, result: Any) -> Any:
+        """Keep the buffers that a run changed."""
+        for own, copy in binding.pairs:
+            for name in own._meta.buffers:
+                value = copy.__dict__.get(name)
+                if value is not own.__dict__.get(name) and value is not binding.arrays.get(id(own.__dict__.get(name))):
+                    setattr(own, name, value)
+        return result
+
+    # ---- attributes ------------------------------------------------------------------------------------------------------------
+    def __setattr__(self, name: str, value: Any) -> None:
+        kind = KINDS[type(value)]
+        if kind:
+            value = self._admitted(name, value, kind)
+        elif value is not None and KINDS[type(self.__dict__.get(name))] == ARRAY:
+            found = as_array(value)
+            value = value if found is None else self._admitted(name, found, ARRAY)
+        object.__setattr__(self, name, value)
+
+    def _admitted(self, name: str, value: Any, kind: int) -> Any:
+        """What is stored for an array, a Module or a nest."""
+        if isinstance(getattr(type(self), name, None), property):
+            return value
+        meta = self._meta
+        holds_modules = kind != ARRAY and adopt(self, value, kind)
+        if kind == ARRAY:
+            if name in meta.buffers:
+                return value if self._bound is not None else self._settled(name, value)
+            if not meta.built and not is_floating(value):
+                meta.buffers.add(name)
+        if meta.built and not holds_modules and name not in self.__dict__:
+            meta.plain.add(name)
+        return value
+
+    def _settled(self, name: str, value: Array) -> Array:
+        """The new value of a buffer, as a constant."""
+        value = constant(value)
+        if interpreters[type(value._data)].is_traced(value._data):
+            raise RuntimeError(
+                f"{type(self).__name__}: the buffer {name!r} was changed in a traced function, and the trace would be kept; "
+                "use y, buffers = tl.functional_call(model, v, buffers, x), which returns the new buffers, or model.eval()"
+            )
+        return value
+
+    def register_buffer(self, name: str, value: Any) -> None:
+        """Keep an array as state that is saved and moves with the Module but is not trained; None keeps the name free."""
+        found = None if value is None else as_array(value)
+        if value is not None and found is None:
+            raise TypeError(f"register_buffer: {name!r} is a {type(value).__name__}; expected an array")
+        if hasattr(type(self), name):
+            raise ValueError(f"register_buffer: {name!r} is a name of Module's own; choose another")
+        self._meta.buffers.add(name)
+        self._meta.plain.discard(name)
+        object.__setattr__(self, name, found)
+
+    # ---- state -----------------------------------------------------------------------------------------------------------------
+    @property
+    def v(self) -> Container:
+        """The parameters of the whole tree. The Container is new each time: to change parameters assign to `v` itself."""
+        return gather(self)
+
+    @v.setter
+    def v(self, values: Any) -> None:
+        building.give(self, values)
+
+    @property
+    def buffers(self) -> Container:
+        """The buffers of the whole tree; assign to change them."""
+        return gather(self, buffers=True)
+
+    @buffers.setter
+    def buffers(self, values: Any) -> None:
+        building.give(self, values, buffers=True, name="buffers")
+
+    @property
+    def trainable_v(self) -> Container:
+        """The parameters, with None in the place of those that are frozen. A call takes it as `v=`: what is None stays."""
+        frozen = self.frozen
+        return gather(self).map_with_paths(lambda path, x: None if path in frozen else x)
+
+    def state(self) -> Container:
+        """Parameters, buffers and random state, as one Container of these three."""
+        return Container(v=self.v, buffers=self.buffers, random=navigation.random_state(self))
+
+    def set_state(self, state: Any) -> None:
+        """Take over what `state()` gave, of a Module of the same structure."""
+        state = Container(state)
+        building.give(self, state["v"])
+        building.give(self, state["buffers"], buffers=True, name="buffers")
+        navigation.set_random_state(self, state["random"])
+
+    def build(self, *args: Any, **kwargs: Any) -> Self:
+        """Make the variables now. Does nothing if they are there."""
+        building.build(self, args, kwargs)
+        return self
+
+    @property
+    def built(self) -> bool:
+        return self._meta.built
+
+    def train(self, mode: bool = True) -> Self:
+        """Switch the whole tree to training mode: Dropout drops, BatchNorm uses the batch."""
+        for _, module, _ in modules(self):
+            module.training = mode
+        return self
+
+    def eval(self) -> Self:
+        """Switch the whole tree to evaluation mode."""
+        return self.train(False)
+
+    def freeze(self, path: str = "") -> Self:
+        """Let the parameters at `path`, or all, enter as constants: their gradient is zero. See `trainable_v`."""
+        return navigation.set_frozen(self, path, True)
+
+    def unfreeze(self, path: str = "") -> Self:
+        """Undo `freeze`."""
+        return navigation.set_frozen(self, path, False)
+
+    @property
+    def frozen(self) -> set[str]:
+        """The paths of the parameters that are frozen."""
+        return navigation.frozen_paths(self)
+
+    def to_backend(self, backend: str) -> Self:
+        """Bring parameters and buffers to another framework, in place."""
+        building.bring(self, backend, None, None)
+        return self
+
+    def to_device(self, device: Any) -> Self:
+        """Bring parameters and buffers to another device, in place."""
+        building.bring(self, None, device, None)
+        return self
+
+    def astype(self, dtype: Any) -> Self:
+        """Cast floating-point parameters and buffers, in place."""
+        building.bring(self, None, None, dtypes.as_dtype(dtype))
+        return self
+
+    def next_seed(self) -> Key | None:
+        """The seed for a random op in `forward`: pass it as `seed=`.
+
+        Inside `tl.functional_call(..., seed=n)` a new key of that seed at each call; in a Module made with `seed=` one of its own
+        random state; else None, the framework's generator.
+        """
+        if self._bound is not None and self._bound.stream is not None:
+            return self._bound.stream.next()
+        stream = self._meta.options.get("draws")
+        return None if stream is None else stream.next()
+
+    def _keep_random_state(self) -> None:
+        """Draw from the Module's own seed, if it has one; called by layers that draw in `forward`."""
+        seed = self._meta.options.get("seed")
+        if seed is not None:
+            self._meta.options["draws"] = Stream(Key(seed))
+
+    # ---- the tree --------------------------------------------------------------------------------------------------------------
+    def top_mod(self, depth: int | None = None) -> Module:
+        """The Module `depth` levels above: 1 the one that holds this one, None the root."""
+        return navigation.top_mod(self, depth)
+
+    def mod_depth(self) -> int:
+        """How many Modules are above this one."""
+        return len(navigation.ancestors(self))
+
+    def mod_height(self) -> int:
+        """How many levels of Modules are below this one."""
+        return max(depth for _, _, depth in modules(self))
+
+    def sub_mods(self, depth: int | None = None) -> dict[str, Module]:
+        """Path -> Module, for all Modules below, or those up to `depth` levels below."""
+        return {path: found for path, found, level in modules(self) if level and (depth is None or level <= depth)}
+
+    def top_v(self, depth: int | None = None) -> Container:
+        """The parameters of `top_mod(depth)`."""
+        return self.top_mod(depth).v
+
+    def v_with_top_v_key_chains(self, depth: int | None = None) -> Container:
+        """This Module's `v`, at its path as seen from `top_mod(depth)`."""
+        return navigation.under_path(self.v, navigation.path_from(self.top_mod(depth), self))
+
+    @property
+    def submod_rets(self) -> dict[str, list[Any]]:
+        """Path -> results, one a call, of the last call with `track_submod_rets=True`."""
+        return self._meta.rets
+
+    @property
+    def submod_call_order(self) -> dict[str, Any]:
+        """Calls of the last call with `track_submod_rets=True`, in order and nested: "path_n" -> the result, or calls within."""
+        return self._meta.order
+
+    # ---- files, copies, text ---------------------------------------------------------------------------------------------------
+    def save(self, path: Any) -> None:
+        """Write parameters, buffers and random state to a safetensors file: all of it, or nothing of it."""
+        saving.save_module(self, path)
+
+    def load_weights(self, path: Any, *, with_partial_v: bool = False) -> Self:
+        """Take parameters, buffers and random state from a file; names and shapes must fit, else nothing changes."""
+        return saving.load_module(self, path, with_partial_v)
+
+    def __getstate__(self) -> dict[str, Any]:
+        meta = self._meta
+        kept = {name: getattr(meta, name) for name in ("buffers", "plain", "frozen", "built", "options")}
+        return {**self.__dict__, "_meta": kept, "_bound": None}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        meta = Meta(self)
+        for name, value in state["_meta"].items():
+            setattr(meta, name, value)
+        for name, value in {**state, "_meta": meta}.items():
+            object.__setattr__(self, name, value)
+        for child in children(self):
+            child._meta.parent = weakref.ref(self)
+
+    def _repr_arguments(self) -> str:
+        """What stands in parentheses behind the class in `repr`."""
+        return ""
+
+    def __repr__(self) -> str:
+        return printing.module_repr(self)
+
+
+def _run(module: Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """`forward`, with Arrays for native arrays; an error says in which layer it happened."""
+    bound = module._bound
+    tracker = None if bound is None else bound.tracker
+    if tracker is not None:
+        tracker.begin(module)
+    try:
+        plain = not kwargs
+        for x in args:
+            if type(x) is not Array:
+                plain = False
+        result = module.forward(*args) if plain else across(module.forward, args, kwargs)
+    except Exception as error:
+        navigation.add_place(error, module, args)
+        raise
+    if tracker is not None:
+        tracker.end(module, result)
+    return result

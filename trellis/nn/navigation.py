@@ -1,0 +1,117 @@
+"""Find the way in a tree of Modules: up to the root, down to a path; what is frozen, what draws, where an error happened."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from trellis.array import Array
+from trellis.container import Container
+from trellis.keys import key_data, make_key
+from trellis.nn.structure import children, gather, modules, owner
+
+
+def ancestors(module: Any) -> list[Any]:
+    """The Modules above, the nearest first."""
+    found: list[Any] = []
+    module = owner(module)
+    while True:
+        parent = None if module._meta.parent is None else module._meta.parent()
+        # A Module that was taken out of its parent has none any more.
+        if parent is None or not any(child is module for child in children(parent)) or any(parent is one for one in found):
+            return found
+        found.append(parent)
+        module = parent
+
+
+def top_mod(module: Any, depth: int | None) -> Any:
+    above = [owner(module), *ancestors(module)]
+    if depth is None:
+        return above[-1]
+    if not 0 <= depth < len(above):
+        raise ValueError(
+            f"depth={depth}: {type(module).__name__} has {len(above) - 1} Modules above it; use 0 to {len(above) - 1}"
+        )
+    return above[depth]
+
+
+def path_from(top: Any, module: Any) -> str:
+    module = owner(module)
+    return next(path for path, found, _ in modules(top) if found is module)
+
+
+def under_path(v: Container, path: str) -> Container:
+    for key in reversed(path.split("/") if path else []):
+        v = Container({key: v})
+    return v
+
+
+def add_place(error: BaseException, module: Any, args: tuple[Any, ...]) -> None:
+    """A note in which layer an error happened: the innermost, with its parameters and what it was given."""
+    if getattr(error, "__trellis_placed__", False):
+        return
+    try:
+        error.__trellis_placed__ = True  # type: ignore[attr-defined]
+        top = top_mod(module, None)
+        path = path_from(top, module)
+        own = ", ".join(f"{path} {x.shape}" for path, x in gather(module).to_flat_dict().items())
+        given = ", ".join(str(x.shape) if hasattr(x, "shape") else type(x).__name__ for x in args)
+        where = f"in layer {path!r} ({type(module).__name__}) of {type(top).__name__}" if path else f"in {type(module).__name__}"
+        error.add_note(f"{where}; called with {given or 'nothing'}" + (f"; its parameters: {own}" if own else ""))
+    except Exception:  # the note is a help: it must not hide the error
+        return
+
+
+# ---- frozen parameters ---------------------------------------------------------------------------------------------------------
+def _own_paths(module: Any) -> dict[str, tuple[Any, str]]:
+    """Path of a parameter -> the Module that it is an attribute of, and the attribute."""
+    paths = {id(value): path for path, value in gather(module).to_flat_dict().items()}
+    found: dict[str, tuple[Any, str]] = {}
+    for _, one, _ in modules(module):
+        for name, value in one.__dict__.items():
+            if isinstance(value, Array) and id(value) in paths:
+                found.setdefault(paths[id(value)], (one, name))
+    return found
+
+
+def set_frozen(module: Any, path: str, frozen: bool) -> Any:
+    chosen = {
+        place: where for place, where in _own_paths(module).items() if not path or place == path or place.startswith(f"{path}/")
+    }
+    if not chosen:
+        raise ValueError(
+            f"{'freeze' if frozen else 'unfreeze'}: no parameter is at {path!r}; the module has "
+            f"{', '.join(map(repr, gather(module).to_flat_dict()))}"
+        )
+    for one, name in chosen.values():
+        (one._meta.frozen.add if frozen else one._meta.frozen.discard)(name)
+    return module
+
+
+def frozen_paths(module: Any) -> set[str]:
+    return {path for path, (one, name) in _own_paths(module).items() if name in one._meta.frozen}
+
+
+# ---- random state --------------------------------------------------------------------------------------------------------------
+def _streams(module: Any) -> dict[str, Any]:
+    found = {path: one._meta.options.get("draws") for path, one, _ in modules(module)}
+    return {path: stream for path, stream in found.items() if stream is not None}
+
+
+def random_state(module: Any) -> Container:
+    """For each Module that draws from a seed of its own: the words of the seed, and how many keys were taken of it."""
+    made = Container()
+    for path, stream in _streams(module).items():
+        words = [*key_data("state", stream.key), *divmod(stream.count, 2**32)]
+        made[f"{path}/draws" if path else "draws"] = Array(np.array(words, np.uint32))
+    return made
+
+
+def set_random_state(module: Any, state: Any) -> None:
+    given = Container(state).to_flat_dict()
+    for path, stream in _streams(module).items():
+        words = given.get(f"{path}/draws" if path else "draws")
+        if words is not None:
+            numbers = [int(n) for n in np.asarray(words)]
+            stream.key, stream.count = make_key((numbers[0], numbers[1])), numbers[2] * 2**32 + numbers[3]

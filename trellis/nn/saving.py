@@ -1,0 +1,289 @@
+"""Files of arrays in the safetensors format: 8 bytes with the length of a JSON header, the header, the data.
+
+Written here, since the format is that small and the core needs NumPy only. Rules:
+- Nothing is run to read a file. What it says about itself is checked against its size before anything is made of it.
+- A file is written aside, brought to the disk and then renamed, so that there is the old file or the new one, whatever happens.
+- Names are the paths of `module.v`. A hash over names, shapes and data, in the metadata, tells a changed file; files of other
+  programs have none, and load if their names fit.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import math
+import os
+import tempfile
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+from trellis import dtypes
+from trellis.array import Array
+from trellis.container import Container
+from trellis.dispatch import target
+from trellis.nn import building, navigation
+from trellis.nn.structure import as_array
+from trellis.ops.conversion import to_numpy
+
+__all__ = ["load", "save"]
+
+_CODES = {
+    "bool": "BOOL", "int8": "I8", "int16": "I16", "int32": "I32", "int64": "I64", "uint8": "U8", "uint16": "U16", "uint32": "U32",
+    "uint64": "U64", "float16": "F16", "bfloat16": "BF16", "float32": "F32", "float64": "F64", "complex64": "C64",
+}  # fmt: skip
+_NAMES = {code: name for name, code in _CODES.items()}
+_LARGEST_HEADER = 100_000_000  # as the safetensors library has it
+_PARTS = ("v", "buffers", "random")
+
+
+class FileError(ValueError):
+    """A file that cannot be read as what it should be. A ValueError."""
+
+
+# ---- writing -------------------------------------------------------------------------------------------------------------------
+def save(path: Any, arrays: Any, /, *, metadata: Mapping[str, str] | None = None) -> None:
+    """Write a Container (or a nested dict) of arrays to a safetensors file: all of it, or nothing of it.
+
+    >>> import tempfile, trellis as tl
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     tl.save(f"{folder}/state.safetensors", {"step": tl.asarray(3), "mean": {"w": tl.zeros(2)}})
+    ...     tl.load(f"{folder}/state.safetensors")["mean/w"]
+    Array([0., 0.], dtype=float32, backend='numpy', device='cpu')
+    """
+    flat = {name: x for name, x in Container(arrays).to_flat_dict().items() if x is not None}
+    _write(path, flat, {**(metadata or {}), "format": "trellis"})
+
+
+def save_module(module: Any, path: Any) -> None:
+    state = module.state()
+    flat: dict[str, Any] = {}
+    parts = {}
+    for part in _PARTS:
+        values = state[part].to_flat_dict()
+        parts[part] = list(values)
+        flat.update(values)
+    _write(path, flat, {"format": "trellis", "parts": json.dumps(parts), "class": type(module).__name__})
+
+
+def _write(path: Any, flat: dict[str, Any], metadata: dict[str, str]) -> None:
+    import hashlib
+
+    header: dict[str, Any] = {}
+    blocks: list[np.ndarray[Any, Any]] = []
+    offset = 0
+    for name, x in flat.items():
+        array = as_array(x)
+        if array is None:
+            raise TypeError(f"save: {name!r} is a {type(x).__name__}; expected an array")
+        code = _CODES.get(array.dtype.name)
+        if code is None:
+            raise TypeError(f"save: {name!r} is {array.dtype}, which safetensors lacks; save its real and imaginary parts")
+        value = np.ascontiguousarray(to_numpy(array._data)).reshape(tuple(array.shape))
+        value = value.astype(value.dtype.newbyteorder("<"), copy=False)
+        header[name] = {"dtype": code, "shape": list(value.shape), "data_offsets": [offset, offset + value.nbytes]}
+        offset += value.nbytes
+        blocks.append(value.reshape(-1).view(np.uint8))
+    digest = hashlib.sha256(_canonical(header))
+    for block in blocks:
+        digest.update(block.data)
+    text = json.dumps({"__metadata__": {**metadata, "sha256": digest.hexdigest()}, **header}, ensure_ascii=False).encode()
+    text += b" " * (-len(text) % 8)  # so that the data are aligned
+    with _atomic(path) as file:
+        file.write(len(text).to_bytes(8, "little"))
+        file.write(text)
+        for block in blocks:
+            file.write(block.data)
+
+
+def _canonical(header: dict[str, Any]) -> bytes:
+    return json.dumps(header, sort_keys=True).encode()
+
+
+@contextlib.contextmanager
+def _atomic(path: Any) -> Iterator[Any]:
+    """A file that appears at `path`, whole, when the block is done; if it fails, what was there stays."""
+    path = os.path.abspath(os.fspath(path))
+    folder = os.path.dirname(path)
+    try:
+        handle, aside = tempfile.mkstemp(prefix=f".{os.path.basename(path)}.", suffix=".part", dir=folder)
+    except OSError as error:
+        raise type(error)(error.errno, f"save: cannot write in {folder}: {error.strerror}") from error
+    try:
+        with os.fdopen(handle, "wb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        with contextlib.suppress(OSError):  # a temporary file is private; the result has the rights of any new file
+            os.chmod(aside, os.stat(path).st_mode if os.path.exists(path) else 0o666 & ~_umask())
+        os.replace(aside, path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.unlink(aside)
+        raise
+    _sync_folder(folder)
+
+
+def _umask() -> int:
+    """The process's umask; it can only be read by setting it."""
+    now = os.umask(0o022)
+    os.umask(now)
+    return now
+
+
+def _sync_folder(folder: str) -> None:
+    with contextlib.suppress(OSError):  # the name too must reach the disk; not every system opens folders
+        handle = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+
+
+# ---- reading -------------------------------------------------------------------------------------------------------------------
+def load(path: Any, model: Any = None, /, *, backend: str | None = None, device: Any = None) -> Any:
+    """What `model.save` or `tl.save` wrote, on any backend: a Container of `tl.Array`s, or, with a model, the model with these.
+
+    A file of a model gives a Container of its `v`, `buffers` and `random` state.
+
+    >>> import tempfile, trellis as tl
+    >>> model = tl.Linear(3, 2)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     model.save(f"{folder}/model.safetensors")
+    ...     other = tl.load(f"{folder}/model.safetensors", tl.Linear(3, 2))
+    >>> other.v.all_equal(model.v)
+    True
+    """
+    if model is not None:
+        return load_module(model, path, False)
+    flat, metadata = _read(path)
+    goal = target(backend)
+    arrays = {name: Array(goal.from_numpy(x, dtype=None, device=device, copy=True)) for name, x in flat.items()}
+    parts = _parts(path, flat, metadata)
+    if parts is None:
+        return Container.from_flat_dict(arrays)
+    return Container({part: Container.from_flat_dict({n: arrays[n] for n in names}) for part, names in parts.items()})
+
+
+def load_module(module: Any, path: Any, partial: bool) -> Any:
+    flat, metadata = _read(path)
+    if not module.built:
+        module.build()
+    before = module.state()
+    own = {part: before[part].to_flat_dict() for part in _PARTS}
+    parts = _parts(path, flat, metadata)
+    if parts is None:  # of another program: told apart by the names
+        parts = {
+            "v": [n for n in flat if n not in own["buffers"]],
+            "buffers": [n for n in flat if n in own["buffers"]],
+            "random": [],
+        }
+    given = {part: {n: _like(flat[n], own[part].get(n)) for n in names} for part, names in parts.items()}
+    for part in ("v", "buffers"):
+        building.compare(f"load: {os.fspath(path)}", part, own[part], given[part], partial)
+    try:
+        for part in ("v", "buffers"):
+            building.give(
+                module, Container.from_flat_dict(given[part]), partial=partial, buffers=part == "buffers", name="the file"
+            )
+    except BaseException:
+        building.give(module, before["v"])
+        building.give(module, before["buffers"], buffers=True)
+        raise
+    navigation.set_random_state(module, Container.from_flat_dict(given["random"]))
+    return module
+
+
+def _like(x: np.ndarray[Any, Any], own: Array | None) -> Array:
+    """An array of the file, in its own dtype, where the model has its array."""
+    return Array(x.copy() if own is None else target(own.backend).from_numpy(x, dtype=None, device=own.device, copy=True))
+
+
+def _parts(path: Any, flat: dict[str, Any], metadata: dict[str, str]) -> dict[str, list[str]] | None:
+    if "parts" not in metadata:
+        return None
+    try:
+        parts = json.loads(metadata["parts"])
+        names = sorted(name for part in _PARTS for name in parts[part])
+    except (ValueError, KeyError, TypeError):
+        names = []
+        parts = {}
+    if names != sorted(flat):
+        raise FileError(f"load: {os.fspath(path)} is damaged: its list of parameters and buffers does not match its arrays")
+    return {part: parts[part] for part in _PARTS}
+
+
+def _read(path: Any) -> tuple[dict[str, np.ndarray[Any, Any]], dict[str, str]]:
+    import hashlib
+
+    name = os.fspath(path)
+    with open(path, "rb") as file:
+        data = file.read()
+    header, start = _header(name, data)
+    metadata = header.pop("__metadata__", {})
+    _check_layout(name, header, len(data) - start)
+    if "sha256" in metadata:
+        digest = hashlib.sha256(_canonical(header))
+        digest.update(memoryview(data)[start:])
+        if digest.hexdigest() != metadata["sha256"]:
+            raise FileError(f"load: {name} was changed after it was written: its hash does not fit its contents")
+    flat = {}
+    for key, entry in header.items():
+        kind = _numpy_dtype(_NAMES[entry["dtype"]])
+        flat[key] = np.ndarray(entry["shape"], kind, data, start + entry["data_offsets"][0])
+    return flat, metadata
+
+
+def _numpy_dtype(name: str) -> np.dtype[Any]:
+    if name == "bfloat16":
+        import ml_dtypes
+
+        return np.dtype(ml_dtypes.bfloat16)
+    return np.dtype(name).newbyteorder("<")
+
+
+def _header(name: str, data: bytes) -> tuple[dict[str, Any], int]:
+    length = int.from_bytes(data[:8], "little")
+    if len(data) < 8 or length > _LARGEST_HEADER or data[8:9] != b"{":
+        raise FileError(f"load: {name} is no safetensors file")
+    if 8 + length > len(data):
+        raise FileError(f"load: {name} is cut off: its header says {length} bytes, the file has {len(data) - 8} more")
+    try:
+        header = json.loads(data[8 : 8 + length].decode())
+    except ValueError as error:
+        raise FileError(f"load: {name} is no safetensors file, or its header is damaged: {error}") from error
+    if not isinstance(header, dict) or not isinstance(header.get("__metadata__", {}), dict):
+        raise FileError(f"load: {name} has a damaged header")
+    return header, 8 + length
+
+
+def _check_layout(name: str, header: dict[str, Any], size: int) -> None:
+    """Every array has a known dtype and the bytes of its shape; together they fill the file, without holes or overlaps."""
+    end = 0
+    entries = sorted(header.items(), key=lambda item: item[1]["data_offsets"] if _is_entry(item[1]) else [0, 0])
+    for key, entry in entries:
+        if not _is_entry(entry):
+            raise FileError(f"load: {name} has a damaged header: {key!r} is not described as an array")
+        first, last = entry["data_offsets"]
+        if entry["dtype"] not in _NAMES:
+            raise FileError(f"load: {name} holds {key!r} of dtype {entry['dtype']}, which is unknown")
+        bits = dtypes.DTYPES[_NAMES[entry["dtype"]]].bits
+        if first != end or last - first != math.prod(entry["shape"]) * max(bits // 8, 1):
+            raise FileError(f"load: {name} has a damaged header: {key!r} does not have the bytes of its shape {entry['shape']}")
+        end = last
+    if end != size:
+        what = "is cut off" if end > size else "has bytes that belong to no array"
+        raise FileError(f"load: {name} {what}: its arrays need {end} bytes, it has {size}")
+
+
+def _is_entry(entry: Any) -> bool:
+    return (
+        isinstance(entry, dict)
+        and isinstance(entry.get("dtype"), str)
+        and all(
+            isinstance(entry.get(field), list) and all(type(n) is int and n >= 0 for n in entry[field])
+            for field in ("shape", "data_offsets")
+        )
+        and len(entry["data_offsets"]) == 2
+    )

@@ -1,0 +1,306 @@
+"""What a Module holds: its parameters, buffers and layers by name, and a copy of it that holds others.
+
+A Module keeps everything as plain attributes. Whoever wants the tree walks over them; nothing is registered twice, so nothing can
+disagree. Rules:
+- Arrays, Modules, and lists, tuples and dicts of these are the members of a Module; anything else is the user's own affair.
+- The name of a member is that of its attribute less one leading underscore, v0, v1.. in a list or tuple, the key in a dict.
+- What appears twice (the same Array object, the same Module) is one thing: it has the name of its first place.
+- To run on other parameters a Module is copied, shallowly, with these in their places: the Module itself is never touched.
+"""
+
+from __future__ import annotations
+
+import collections
+import weakref
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from trellis.array import Array
+from trellis.container import Container
+from trellis.dispatch import SCALARS, UnknownOperand, interpreters
+
+SKIP, ARRAY, MODULE, SEQUENCE, MAPPING = range(5)
+
+
+class _Kinds(dict[type, int]):
+    """Type of an attribute -> what it is to a Module. A type that is met first is looked up once."""
+
+    def __missing__(self, kind: type) -> int:
+        if issubclass(kind, Array):
+            found = ARRAY
+        elif hasattr(kind, "_bound"):
+            found = MODULE
+        elif issubclass(kind, (dict, Container)):
+            found = MAPPING
+        else:
+            found = SEQUENCE if kind in (list, tuple) else SKIP
+        self[kind] = found
+        return found
+
+
+KINDS = _Kinds(dict.fromkeys((type(None), bool, int, float, complex, str), SKIP))
+KINDS.update({Array: ARRAY, list: SEQUENCE, tuple: SEQUENCE, dict: MAPPING, Container: MAPPING, collections.OrderedDict: MAPPING})
+
+
+class Meta:
+    """What a Module knows about itself. Its copies share it."""
+
+    __slots__ = ("owner", "parent", "buffers", "plain", "frozen", "built", "options", "rets", "order", "__weakref__")
+
+    def __init__(self, owner: Any) -> None:
+        self.owner = weakref.ref(owner)
+        self.parent: Any = None  # a weak reference to the Module that holds this one
+        self.buffers: set[str] = set()  # names of attributes
+        self.plain: set[str] = set()  # attributes that hold arrays, but were set after the Module was built: no state
+        self.frozen: set[str] = set()
+        self.built = False
+        self.options: dict[str, Any] = {}
+        self.rets: dict[str, list[Any]] = {}
+        self.order: dict[str, Any] = {}
+
+
+def owner(module: Any) -> Any:
+    """The Module itself, for a copy that runs on other parameters."""
+    found = module._meta.owner()
+    return module if found is None else found
+
+
+def key_of(name: str) -> str:
+    return name[1:] if name.startswith("_") and len(name) > 1 else name
+
+
+def items(nest: Any, kind: int) -> Iterable[tuple[str, Any]]:
+    """(key, member) of a list, tuple or dict."""
+    if kind == SEQUENCE:
+        return [(f"v{i}", member) for i, member in enumerate(nest)]
+    return [(str(key), member) for key, member in nest.items()]
+
+
+def is_floating(x: Array) -> bool:
+    return interpreters[type(x._data)].dtype_of(x._data).kind in "fc"
+
+
+def constant(x: Array) -> Array:
+    return Array(interpreters[type(x._data)].stop_gradient(x._data, preserve_type=False))
+
+
+def as_array(x: Any) -> Array | None:
+    """A `tl.Array` of an array; None for anything else."""
+    if type(x) is Array:
+        return x
+    try:
+        found = interpreters[type(x)]
+    except UnknownOperand:
+        return None
+    return None if found is SCALARS or found.level > 1 else Array(x)
+
+
+# ---- what is there -------------------------------------------------------------------------------------------------------------
+def gather(module: Any, buffers: bool = False) -> Container:
+    """The parameters, or the buffers, of a tree of Modules."""
+    return _container(_nodes_of_module(module, buffers, {id(module)}))
+
+
+def _container(nodes: dict[str, Any]) -> Container:
+    made = object.__new__(Container)
+    object.__setattr__(made, "_nodes", nodes)
+    return made
+
+
+def _nodes_of_module(module: Any, buffers: bool, seen: set[int]) -> dict[str, Any]:
+    meta = module._meta
+    nodes: dict[str, Any] = {}
+    for name, value in module.__dict__.items():
+        kind = KINDS[type(value)]
+        if kind == SKIP or name in meta.plain or (kind == ARRAY and (name in meta.buffers) is not buffers):
+            continue
+        found = _node(value, kind, buffers, seen)
+        if found is not None:
+            key = key_of(name)
+            if key in nodes:
+                raise ValueError(
+                    f"{type(module).__name__}: the attributes {key!r} and '_{key}' have one name, {key!r}, in v; rename one"
+                )
+            nodes[key] = found
+    return nodes
+
+
+def _node(value: Any, kind: int, buffers: bool, seen: set[int]) -> Any:
+    """What stands in v for a member; None for nothing."""
+    if kind == SKIP:
+        return None
+    if kind <= MODULE:
+        if id(value) in seen:
+            return None
+        seen.add(id(value))
+        if kind == ARRAY:
+            return value
+        nodes = _nodes_of_module(value, buffers, seen)
+        return _container(nodes) if nodes else None
+    nodes = {}
+    for key, member in items(value, kind):
+        below = KINDS[type(member)]
+        if below == ARRAY and (buffers or not is_floating(member)):
+            continue
+        found = _node(member, below, buffers, seen)
+        if found is not None:
+            if "/" in key or not key:
+                raise ValueError(
+                    f"the key {key!r} of a dict of layers or parameters must be a name without '/', as it is part of a path"
+                )
+            nodes[key] = found
+    return _container(nodes) if nodes else None
+
+
+def modules(module: Any) -> list[tuple[str, Any, int]]:
+    """(path, Module, depth) of a tree, each once, the root first with path ""."""
+    found: list[tuple[str, Any, int]] = []
+    _add_modules(module, MODULE, "", 0, found, set())
+    return found
+
+
+def _add_modules(value: Any, kind: int, path: str, depth: int, found: list[Any], seen: set[int]) -> None:
+    if kind == MODULE:
+        if id(value) in seen:
+            return
+        seen.add(id(value))
+        found.append((path, value, depth))
+        members: Iterable[tuple[str, Any]] = [(key_of(name), member) for name, member in value.__dict__.items()]
+        depth += 1
+    else:
+        members = items(value, kind)
+    for key, member in members:
+        below = KINDS[type(member)]
+        if below > ARRAY:
+            _add_modules(member, below, f"{path}/{key}" if path else key, depth, found, seen)
+
+
+def children(value: Any, kind: int = MODULE) -> Iterator[Any]:
+    """The Modules right below a Module, or in a nest."""
+    members = value.__dict__.values() if kind == MODULE else [member for _, member in items(value, kind)]
+    for member in members:
+        below = KINDS[type(member)]
+        if below == MODULE:
+            yield member
+        elif below > MODULE:
+            yield from children(member, below)
+
+
+def adopt(parent: Any, value: Any, kind: int = MODULE) -> bool:
+    """Tell the Modules in `value` who holds them, if nobody does yet; whether there are any."""
+    holder = owner(parent)
+    found = [value] if kind == MODULE and value is not parent else list(children(value, kind))
+    for child in found:
+        meta = child._meta
+        if meta.parent is None or meta.parent() is None:
+            meta.parent = weakref.ref(holder)
+    return bool(found)
+
+
+# ---- a copy that holds others --------------------------------------------------------------------------------------------------
+class Binding:
+    """One run of a tree of Modules on other arrays: the copies, and what is particular to the run."""
+
+    __slots__ = ("pairs", "modules", "arrays", "constant", "tracker", "stream", "wrong")
+
+    def __init__(self, *, constant: bool = False, tracker: Any = None, stream: Any = None) -> None:
+        self.pairs: list[tuple[Any, Any]] = []  # (Module, its copy)
+        self.modules: dict[int, Any] = {}
+        self.arrays: dict[int, Array] = {}
+        self.constant, self.tracker, self.stream = constant, tracker, stream
+        self.wrong = False  # whether the nests of arrays have other names than the tree
+
+    def copy(self, module: Any, v: Any, buffers: Any) -> Any:
+        """The copy of a Module; `v` and `buffers` are nested mappings, or None to keep what is there."""
+        made = self.modules.get(id(module))
+        if made is not None:
+            return made
+        made = object.__new__(type(module))
+        attributes = made.__dict__
+        attributes.update(module.__dict__)
+        attributes["_bound"] = self
+        self.modules[id(module)] = made
+        self.pairs.append((module, made))
+        meta = module._meta
+        used = used_buffers = 0
+        for name, value in module.__dict__.items():
+            kind = KINDS[type(value)]
+            if kind == SKIP or name in meta.plain:
+                continue
+            key = key_of(name)
+            if kind == ARRAY:
+                if name in meta.buffers:
+                    used_buffers += _has(buffers, key)
+                    attributes[name] = self._array(value, buffers, key, False)
+                else:
+                    used += _has(v, key)
+                    attributes[name] = self._array(value, v, key, name in meta.frozen)
+            else:
+                used += _has(v, key)
+                used_buffers += _has(buffers, key)
+                attributes[name] = self._member(value, kind, _below(v, key), _below(buffers, key))
+        self.wrong |= (v is not None and used != len(v)) or (buffers is not None and used_buffers != len(buffers))
+        return made
+
+    def _member(self, value: Any, kind: int, v: Any, buffers: Any) -> Any:
+        if kind == MODULE:
+            return self.copy(value, v, buffers)
+        made, used, used_buffers = [], 0, 0
+        for key, member in items(value, kind):
+            below = KINDS[type(member)]
+            if below == ARRAY and is_floating(member):
+                used += _has(v, key)
+                member = self._array(member, v, key, False)
+            elif below > ARRAY:
+                used += _has(v, key)
+                used_buffers += _has(buffers, key)
+                member = self._member(member, below, _below(v, key), _below(buffers, key))
+            made.append((key, member))
+        self.wrong |= (v is not None and used != len(v)) or (buffers is not None and used_buffers != len(buffers))
+        if kind == SEQUENCE:
+            return type(value)([member for _, member in made])
+        return type(value)({key: member for key, (_, member) in zip(value, made)})
+
+    def _array(self, own: Array, given: Any, key: str, frozen: bool) -> Array:
+        found = self.arrays.get(id(own))
+        if found is not None:
+            return found
+        found = own
+        if given is not None:
+            value = given.get(key)
+            if value is not None:
+                found = value if type(value) is Array else as_array(value)
+                if found is None:
+                    raise TypeError(f"v: {key!r} is a {type(value).__name__}; expected an array")
+            elif key not in given:
+                self.wrong = True
+        if frozen or self.constant:
+            found = constant(found)
+        self.arrays[id(own)] = found
+        return found
+
+
+def _has(nodes: Any, key: str) -> bool:
+    return nodes is not None and key in nodes
+
+
+def _below(nodes: Any, key: str) -> Any:
+    """The mapping below a key, as a dict; None if there is none."""
+    if nodes is None:
+        return None
+    found = nodes.get(key)
+    if found is None:
+        return EMPTY if key not in nodes else None
+    return nodes_of(found, key)
+
+
+EMPTY: Mapping[str, Any] = {}
+
+
+def nodes_of(nest: Any, key: str = "") -> Any:
+    if type(nest) is Container:
+        return nest._nodes
+    if isinstance(nest, Mapping):
+        return nest
+    place = f"{key!r}" if key else "v"
+    raise TypeError(f"{place} is a {type(nest).__name__}; expected a Container or a dict, with the keys of module.v")
