@@ -2,6 +2,7 @@
 
 from trellis.backends.numpy import (
     control,
+    convolution,
     creation,
     elementwise,
     exponentials,
@@ -33,4 +34,5 @@ modules = (
     exponentials,
     grad,
     control,
+    convolution,
 )

@@ -21,6 +21,7 @@ from trellis import composites
 from trellis.backends.numpy.quiet import quiet
 from trellis.backends.numpy.rules_arrays import ARRAY_COMPOSED, ARRAY_RULES
 from trellis.backends.numpy.rules_linalg import LINALG_COMPOSED, LINALG_RULES
+from trellis.backends.numpy.rules_nn import CONVOLUTION_RULES
 from trellis.backends.numpy.rules_special import bessel_i, polygamma
 from trellis.backends.numpy.rules_support import conjugate, kept, masked, numbers, scalar_as_array, spread
 from trellis.backends.numpy.tape import Linear, OfInputs, OfOutput, innermost, recorder
@@ -273,6 +274,7 @@ RULES: dict[str, Any] = {
     "log_softmax": OfOutput((_log_softmax,)),
     **ARRAY_RULES,
     **LINALG_RULES,
+    **CONVOLUTION_RULES,
 }
 
 

@@ -1,0 +1,399 @@
+"""Convolution by matrix products, the variant chosen by shape, temporaries bounded.
+
+Inside, arrays are views [groups, batch, *space, channels of a group], in any order in memory; filters [groups, *window, in, out].
+- columns: the windows are copied, a block at a time, as rows of a matrix; the product that follows finds a block in the cache.
+  For few channels the matrix lies transposed, since copies along the last axis of space are then the long ones.
+- first axis: the windows of all axes but the first, times the filters of each place on the first; then shifted sums. For few
+  output channels: fewer copies, and a wider product.
+- places: depthwise and other thin groups, one product of elements for each place of the window.
+- A dilated x, and a transposed convolution, are plain convolutions, one for each remainder of the output's position: nothing is
+  multiplied by inserted zeros. For few output channels the transposed one multiplies first, then adds the windows up.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Iterator, Sequence
+from functools import reduce
+from typing import Any
+
+import numpy as np
+from numpy.lib.stride_tricks import as_strided
+
+from trellis.backends.numpy.meta import COMPLEX64, COMPLEX128, FLOAT32, FLOAT64, HALVES, NATIVE, cast, dtype_of
+from trellis.backends.numpy.quiet import quiet
+from trellis.dtypes import promote
+
+__all__ = ["convolution", "convolution_filter_gradient", "transposed_convolution"]
+
+Sizes = Sequence[int]
+_ALL = slice(None)
+
+
+# Orders in memory of the axes [groups, batch, *space, channels], by how many they are.
+def _channels_last(ndim: int) -> list[int]:
+    return [*range(ndim)]
+
+
+def _space_last(ndim: int) -> list[int]:
+    return [0, ndim - 1, *range(1, ndim - 1)]
+
+
+def _groups_last(ndim: int) -> list[int]:
+    return [ndim - 1, *range(1, ndim - 1), 0]
+
+
+# A block of columns: small enough for the cache, large enough that the threads of BLAS seldom meet; of wide rows at least so
+# many that packing the filters does not count, within the last limit.
+BLOCK_BYTES, BLOCK_ROWS, BLOCK_LIMIT = 4 << 20, 1024, 64 << 20
+THIN, NARROW, SHORT = 4, 16, 12  # channels in times out of a thin group; output channels; elements of a run worth copying
+OVERLAPS = 6  # a block of the first axis has at least so many times what the next repeats
+
+
+# ---- the primitives ----------------------------------------------------------------------------------------------------------
+def convolution(
+    x: Any, filters: Any, bias: Any, *, strides: Sizes, padding: Any, x_dilations: Sizes, dilations: Sizes, groups: int,
+    channel_last: bool, filter_channel_last: bool,
+) -> Any:  # fmt: skip
+    (x, filters, bias), dtype = _operands(x, filters, bias)
+    if not filter_channel_last:
+        filters = filters.transpose(*range(2, filters.ndim), 1, 0)
+    x = _grouped(x, groups, channel_last)
+    w = np.moveaxis(filters.reshape(*filters.shape[:-1], groups, filters.shape[-1] // groups), -2, 0)
+    window = [(k - 1) * d + 1 for k, d in zip(w.shape[1:-2], dilations)]
+    spans = [(n - 1) * e + 1 + low + high if n else low + high for n, e, (low, high) in zip(x.shape[2:], x_dilations, padding)]
+    sizes = [max((n - k) // s + 1, 0) for n, k, s in zip(spans, window, strides)]
+    y, target = _result(x, sizes, w.shape[-1], channel_last)
+    quiet.run(_dilated, x, w, target, _places(bias, groups), strides, x_dilations, dilations, [low for low, _ in padding])
+    return cast(y, dtype)
+
+
+def transposed_convolution(
+    x: Any, filters: Any, bias: Any, *, strides: Sizes, padding: Any, output_shape: Sizes, dilations: Sizes, groups: int,
+    channel_last: bool,
+) -> Any:  # fmt: skip
+    (x, filters, bias), dtype = _operands(x, filters, bias)
+    x = _grouped(x, groups, channel_last)
+    w = np.moveaxis(filters.reshape(*filters.shape[:-2], groups, x.shape[-1], filters.shape[-1]), -3, 0)
+    y, target = _result(x, output_shape, w.shape[-1], channel_last)
+    variant = _transposed_variant(w, strides)
+    quiet.run(variant, x, w, target, _places(bias, groups), strides, dilations, [low for low, _ in padding])
+    return cast(y, dtype)
+
+
+def convolution_filter_gradient(
+    x: Any, g: Any, *, strides: Sizes, padding: Any, dilations: Sizes, groups: int, window: Sizes, channel_last: bool
+) -> Any:
+    (x, g, _), dtype = _operands(x, g, None)
+    x, g = _grouped(x, groups, channel_last), _grouped(g, groups, channel_last)
+    w = np.empty((groups, *window, x.shape[-1], g.shape[-1]), x.dtype)
+    quiet.run(_filter_gradient, x, g, w, strides, dilations, [low for low, _ in padding])
+    return cast(np.moveaxis(w, 0, -2).reshape(*w.shape[1:-1], groups * w.shape[-1]), dtype)
+
+
+def _operands(*arrays: Any) -> tuple[list[Any], Any]:
+    """The arrays as BLAS multiplies them, in a common dtype, and the dtype of the result."""
+    dtype = NATIVE[reduce(promote, [dtype_of(x) for x in arrays if x is not None])]
+    compute = dtype if dtype in (FLOAT32, FLOAT64, COMPLEX64, COMPLEX128) else FLOAT32
+    return [None if x is None else cast(np.asarray(x), compute) for x in arrays], dtype if dtype in HALVES else compute
+
+
+def _grouped(x: Any, groups: int, channel_last: bool) -> Any:
+    if channel_last:
+        return np.moveaxis(x.reshape(*x.shape[:-1], groups, x.shape[-1] // groups), -2, 0)
+    return np.moveaxis(x.reshape(x.shape[0], groups, x.shape[1] // groups, *x.shape[2:]), (1, 2), (0, -1))
+
+
+def _result(x: Any, sizes: Sizes, channels: int, channel_last: bool) -> tuple[Any, Any]:
+    """An array for the result, and how it looks inside."""
+    groups, batch = x.shape[:2]
+    shape = (batch, *sizes, groups * channels) if channel_last else (batch, groups * channels, *sizes)
+    y = np.empty(shape, x.dtype)
+    return y, _grouped(y, groups, channel_last)
+
+
+def _places(bias: Any, groups: int) -> Any:
+    """The bias of each group, to be added to [groups, *rows, channels]."""
+    return None if bias is None else bias.reshape(groups, -1)
+
+
+def _over(bias: Any, ndim: int) -> Any:
+    return bias.reshape(bias.shape[0], *(1,) * (ndim - 2), bias.shape[1])
+
+
+# ---- dilated and transposed --------------------------------------------------------------------------------------------------
+def _dilated(
+    x: Any, w: Any, y: Any, bias: Any, strides: Sizes, x_dilations: Sizes, dilations: Sizes, lows: Sizes
+) -> None:  # fmt: skip
+    if all(e == 1 for e in x_dilations):
+        return _correlate(x, w, y, bias, strides, dilations, lows)
+    axes = [list(_remainders(*axis)) for axis in zip(strides, x_dilations, dilations, lows, w.shape[1:-2])]
+    for parts in itertools.product(*axes):
+        at, taps, plain_strides, plain_dilations, plain_lows = zip(*parts)
+        _correlate(x, w[(_ALL, *taps)], y[(_ALL, _ALL, *at)], bias, plain_strides, plain_dilations, plain_lows)
+    return None
+
+
+def _remainders(
+    stride: int, x_dilation: int, dilation: int, low: int, window: int
+) -> Iterator[tuple[slice, slice, int, int, int]]:
+    """Along one axis: output o meets place k of the window at (o stride + k dilation - low) / x_dilation of x, if that is whole.
+
+    So the outputs of one remainder meet the same places, evenly spaced: a plain convolution.
+    """
+    step, place_step = x_dilation // math.gcd(stride, x_dilation), x_dilation // math.gcd(dilation, x_dilation)
+    for o in range(step):
+        k = next((k for k in range(min(place_step, window)) if (o * stride + k * dilation - low) % x_dilation == 0), window)
+        start = (low - o * stride - k * dilation) // x_dilation
+        yield (
+            slice(o, None, step),
+            slice(k, None, place_step),
+            step * stride // x_dilation,
+            place_step * dilation // x_dilation,
+            start,
+        )
+
+
+def _transposed_variant(w: Any, strides: Sizes) -> Callable[..., None]:
+    few = w.shape[0] == 1 and w.shape[-1] <= NARROW and math.prod(strides) > 1
+    return _transposed_by_planes if few else _transposed_by_remainders
+
+
+def _transposed_by_remainders(x: Any, w: Any, y: Any, bias: Any, strides: Sizes, dilations: Sizes, lows: Sizes) -> None:
+    window = w.shape[1:-2]
+    turned = w[(_ALL, *(slice(None, None, -1),) * len(window))]
+    starts = [(k - 1) * d - low for k, d, low in zip(window, dilations, lows)]
+    _dilated(x, turned, y, bias, (1,) * len(window), strides, dilations, starts)
+
+
+def _transposed_by_planes(x: Any, w: Any, y: Any, bias: Any, strides: Sizes, dilations: Sizes, lows: Sizes) -> None:
+    """Products of every input with every filter, as planes along space, each added where its place of the window puts it.
+
+    The planes of one remainder by the strides lie together, so that the sums run along memory.
+    """
+    x, w = x[0], w[0]
+    window, sizes, channels = w.shape[:-2], x.shape[1:-1], w.shape[-1]
+    matrix = np.ascontiguousarray(np.moveaxis(w, -2, -1)).reshape(-1, w.shape[-2])
+    # as long as the last window reaches, and as the result asks for
+    needed = _needed(window, sizes, strides, dilations)
+    counts = [-(-max(n, low + m) // s) for n, low, m, s in zip(needed, lows, y.shape[2:-1], strides)]
+    sums = np.zeros((*strides, channels, len(x), *counts), x.dtype)
+    for n, *spans in _blocks(x.shape[:-1], BLOCK_BYTES // (len(matrix) * x.itemsize)):
+        part = x[(n, *spans)]
+        planes = (matrix @ part.reshape(-1, part.shape[-1]).T).reshape(*window, channels, *part.shape[:-1])
+        for place in np.ndindex(*window):
+            offsets = [divmod(k * d, s) for k, d, s in zip(place, dilations, strides)]
+            at = (slice(span.start + o, span.stop + o) for span, (o, _) in zip(spans, offsets))
+            sums[(*(rest for _, rest in offsets), _ALL, n, *at)] += planes[place]
+    dims = len(strides)
+    order = (dims + 1, *itertools.chain(*((dims + 2 + a, a) for a in range(dims))), dims)
+    whole = sums.transpose(order).reshape(len(x), *(c * s for c, s in zip(counts, strides)), channels)
+    y[0] = whole[(_ALL, *(slice(low, low + m) for low, m in zip(lows, y.shape[2:-1])))]
+    if bias is not None:
+        y += _over(bias, y.ndim)
+
+
+# ---- plain -------------------------------------------------------------------------------------------------------------------
+def _correlate(x: Any, w: Any, y: Any, bias: Any, strides: Sizes, dilations: Sizes, lows: Sizes) -> None:
+    """x is 0 outside, and begins at position `lows` of what the windows see; y says how many windows there are."""
+    if y.size and w.size:
+        _variant(w, y, strides, dilations)(x, w, y, bias, strides, dilations, lows)
+    else:  # a sum of no products
+        y[...] = 0 if bias is None else _over(bias, y.ndim)
+
+
+def _variant(w: Any, y: Any, strides: Sizes, dilations: Sizes) -> Callable[..., None]:
+    groups, first, *_, channels, out = w.shape
+    if groups > 1 and channels * out <= THIN:
+        return _by_places
+    if groups == 1 and first > 1 and strides[0] == 1 and out <= NARROW and out < math.prod(w.shape[1:-1]):
+        overlap = (first - 1) * dilations[0] * math.prod(y.shape[3:-1])
+        if overlap * math.prod(w.shape[2:-1]) * y.itemsize * OVERLAPS <= BLOCK_LIMIT:
+            return _by_first_axis
+    return _by_columns
+
+
+def _by_columns(x: Any, w: Any, y: Any, bias: Any, strides: Sizes, dilations: Sizes, lows: Sizes) -> None:
+    columns = _Columns(x, w.shape[1:-2], y.shape[2:-1], strides, dilations, lows)
+    matrix = w.reshape(len(w), -1, w.shape[-1])
+    for at in columns.blocks():
+        target = y[(_ALL, *at)]
+        _multiply(columns.matrix(at), matrix, target)
+        if bias is not None:
+            target += _over(bias, y.ndim)
+
+
+def _multiply(a: Any, b: Any, y: Any) -> None:
+    """y = a @ b, written where it belongs if y is a matrix in memory, or one for each of the batch."""
+    groups, batch, channels = len(y), y.shape[1], y.shape[-1]
+    if _is_matrix(y, 1):
+        np.matmul(a, b, out=y.reshape(groups, -1, channels))
+    elif _is_matrix(y, 2):
+        np.matmul(a.reshape(groups, batch, -1, a.shape[-1]), b[:, None], out=y.reshape(groups, batch, -1, channels))
+    else:
+        y[...] = np.matmul(a, b).reshape(y.shape)
+
+
+def _is_matrix(y: Any, start: int) -> bool:
+    """Whether the axes from `start` to the last but one can be seen as one."""
+    axes = [(n, step) for n, step in zip(y.shape[start:-1], y.strides[start:-1]) if n != 1]
+    return all(step == n * inner for (_, step), (n, inner) in itertools.pairwise(axes))
+
+
+def _by_first_axis(x: Any, w: Any, y: Any, bias: Any, strides: Sizes, dilations: Sizes, lows: Sizes) -> None:
+    first, step, channels = w.shape[1], dilations[0], w.shape[-1]
+    matrix = np.moveaxis(w.reshape(1, first, -1, channels), 1, 2).reshape(1, -1, first * channels)
+    more = (first - 1) * step
+    sizes = (y.shape[2] + more, *y.shape[3:-1])
+    columns = _Columns(x, (1, *w.shape[2:-2]), sizes, strides, dilations, lows)
+    for n, rows, *rest in columns.blocks(overlap=more):
+        at = n, rows, *rest
+        made = np.matmul(columns.matrix(at), matrix).reshape(*(span.stop - span.start for span in at), first, channels)
+        count = rows.stop - rows.start - more
+        target = y[(0, n, slice(rows.start, rows.start + count), *rest)]
+        np.add(made[:, :count, ..., 0, :], made[:, step : step + count, ..., 1, :], out=target)
+        for place in range(2, first):
+            target += made[:, place * step : place * step + count, ..., place, :]
+        if bias is not None:
+            target += bias[0]
+
+
+def _by_places(x: Any, w: Any, y: Any, bias: Any, strides: Sizes, dilations: Sizes, lows: Sizes) -> None:
+    window, sizes, groups, dims = w.shape[1:-2], y.shape[2:-1], len(y), y.ndim - 3
+    frame = _frame(x, lows, _needed(window, sizes, strides, dilations), _groups_last)
+    windows = _windows(frame, window, sizes, strides, dilations).swapaxes(0, -1)
+    y, w = y.swapaxes(0, -1), np.moveaxis(w, (0, -1), (-1, 0))
+    at, places, last = "nab"[:dims], "ijk"[:dims], dims + 1
+    if windows.strides[last] == groups * windows.strides[-1]:
+        # No gaps along the last axis of space: it makes one long axis with the groups, the filters repeated along it.
+        long = sizes[-1] * groups
+        shape, steps = (part[:last] + part[last + 1 :] for part in (windows.shape, windows.strides))
+        windows = as_strided(windows, (*shape[:-1], long), steps, writeable=False)
+        w = np.broadcast_to(w[..., None, :], (*w.shape[:-1], sizes[-1], groups)).reshape(*w.shape[:-1], long)
+    else:
+        at += "c"
+    for o, target in enumerate(y):
+        made = np.einsum(f"z{at}{places}g,{places}zg->{at}g", windows, w[o])
+        target[...] = made.reshape(target.shape)
+        if bias is not None:
+            target += bias[:, o]
+
+
+def _shifted(frame: Any, place: Sizes, sizes: Sizes, strides: Sizes, dilations: Sizes) -> Any:
+    """What one place of the window sees, for every output."""
+    spans = (slice(k * d, k * d + (n - 1) * s + 1, s) for k, n, s, d in zip(place, sizes, strides, dilations))
+    return frame[(_ALL, _ALL, *spans)]
+
+
+def _filter_gradient(x: Any, g: Any, w: Any, strides: Sizes, dilations: Sizes, lows: Sizes) -> None:
+    if g.size == 0 or w.size == 0:
+        w[...] = 0
+        return
+    window, sizes = w.shape[1:-2], g.shape[2:-1]
+    if len(w) > 1 and w.shape[-1] * w.shape[-2] <= THIN:
+        frame = _frame(x, lows, _needed(window, sizes, strides, dilations), _groups_last).swapaxes(0, -1)
+        g = _in_order(g, _groups_last).swapaxes(0, -1)
+        letters = "nabcg"[: g.ndim - 1]
+        sums = f"{letters},{letters}->{letters[-2:]}"  # the last axis apart: long runs, and less to add up in one number
+        for place in np.ndindex(*window):
+            shifted = _shifted(frame, place, sizes, strides, dilations)
+            for i, o in itertools.product(range(len(frame)), range(len(g))):
+                w[(_ALL, *place, i, o)] = np.einsum(sums, shifted[i], g[o]).sum(0)
+        return
+    columns = _Columns(x, window, sizes, strides, dilations, lows)
+    total = w.reshape(len(w), -1, w.shape[-1])
+    for first, at in enumerate(columns.blocks()):
+        part = g[(_ALL, *at)]
+        turned = columns.matrix(at).swapaxes(-1, -2)
+        if first:
+            total += np.matmul(turned, part.reshape(len(w), -1, part.shape[-1]))
+        else:
+            np.matmul(turned, part.reshape(len(w), -1, part.shape[-1]), out=total)
+
+
+# ---- windows -----------------------------------------------------------------------------------------------------------------
+class _Columns:
+    """The windows of x as rows of a matrix [groups, batch times outputs, window times channels], made a block at a time."""
+
+    def __init__(self, x: Any, window: Sizes, sizes: Sizes, strides: Sizes, dilations: Sizes, lows: Sizes) -> None:
+        channels = x.shape[-1]
+        run = channels * window[-1] if dilations[-1] == 1 else channels
+        self.as_planes = run < SHORT <= sizes[-1] and math.prod(window) > 1
+        frame = _frame(x, lows, _needed(window, sizes, strides, dilations), _space_last if self.as_planes else _channels_last)
+        self.rows, self.width = (x.shape[1], *sizes), math.prod(window) * channels
+        self.windows = _windows(frame, window, sizes, strides, dilations)
+        self.copied = math.prod(window) > 1
+        self.buffer: Any = None
+
+    def blocks(self, overlap: int = 0) -> Iterator[tuple[slice, ...]]:
+        """Blocks of rows; along the first axis of space each may take in `overlap` more, which the next begins with."""
+        row_bytes = max(len(self.windows) * self.width * self.windows.itemsize, 1)
+        limit = max(BLOCK_BYTES // row_bytes, min(BLOCK_ROWS, BLOCK_LIMIT // row_bytes))
+        batch, first, *rest = self.rows
+        more = overlap * math.prod(rest)
+        for n, rows, *others in _blocks((batch, first - overlap, *rest), max(limit, OVERLAPS * more) - more):
+            yield n, slice(rows.start, rows.stop + overlap), *others
+
+    def matrix(self, at: Any) -> Any:
+        part = self.windows[(_ALL, *at)]
+        groups, shape = len(part), (len(part), -1, self.width)
+        if not self.copied:
+            return part.reshape(shape)
+        if self.buffer is None:  # the first block is the largest
+            self.buffer = np.empty(part.size, part.dtype)
+        dims, flat = len(self.rows), self.buffer[: part.size]
+        if not self.as_planes:
+            flat.reshape(part.shape)[...] = part
+            return flat.reshape(shape)
+        order = (0, *range(dims + 1, part.ndim), *range(1, dims + 1))
+        turned = part.transpose(order)
+        flat.reshape(turned.shape)[...] = turned
+        return flat.reshape(groups, self.width, -1).swapaxes(-1, -2)
+
+
+def _windows(frame: Any, window: Sizes, sizes: Sizes, strides: Sizes, dilations: Sizes) -> Any:
+    """[groups, batch, *outputs, *window, channels]: a view."""
+    group, batch, *along, last = frame.strides
+    steps = (group, batch, *(n * s for n, s in zip(along, strides)), *(n * d for n, d in zip(along, dilations)), last)
+    return as_strided(frame, (*frame.shape[:2], *sizes, *window, frame.shape[-1]), steps, writeable=False)
+
+
+def _needed(window: Sizes, sizes: Sizes, strides: Sizes, dilations: Sizes) -> list[int]:
+    return [(n - 1) * s + (k - 1) * d + 1 for k, n, s, d in zip(window, sizes, strides, dilations)]
+
+
+def _blocks(shape: Sizes, limit: int) -> Iterator[tuple[slice, ...]]:
+    """Slices of all axes that cut `shape` in contiguous blocks of at most `limit` elements, or single ones."""
+    steps, inner = [], 1
+    for n in reversed(shape):
+        steps.append(max(1, min(n, limit // inner)))
+        inner *= n
+    return itertools.product(*([slice(i, min(i + m, n)) for i in range(0, n, m)] for n, m in zip(shape, reversed(steps))))
+
+
+def _frame(x: Any, lows: Sizes, sizes: Sizes, order: Any) -> Any:
+    """x from position -lows on, `sizes` long, 0 where x is not, with the axes in memory in the given order."""
+    taken = [slice(min(max(-low, 0), n), max(min(n, m - low), 0)) for n, low, m in zip(x.shape[2:], lows, sizes)]
+    lengths = [max(t.stop - t.start, 0) for t in taken]
+    inside = x[(_ALL, _ALL, *taken)]
+    if lengths == list(sizes):
+        return _in_order(inside, order)
+    axes = order(x.ndim)
+    made = np.empty([(*x.shape[:2], *sizes, x.shape[-1])[a] for a in axes], x.dtype).transpose(np.argsort(axes))
+    given = []
+    for axis, (low, n, m) in enumerate(zip(lows, lengths, sizes), 2):
+        start = min(max(low, 0), m)
+        given.append(slice(start, start + n))
+        made[(_ALL,) * axis + (slice(0, start),)] = 0
+        made[(_ALL,) * axis + (slice(start + n, m),)] = 0
+    made[(_ALL, _ALL, *given)] = inside
+    return made
+
+
+def _in_order(x: Any, order: Any) -> Any:
+    """x itself if the last axis in that order runs along memory, else a copy that lies so."""
+    axes = order(x.ndim)
+    if x.strides[axes[-1]] == x.itemsize or x.shape[axes[-1]] == 1:
+        return x
+    return np.ascontiguousarray(x.transpose(axes)).transpose(np.argsort(axes))
