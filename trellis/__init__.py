@@ -32,6 +32,7 @@ from trellis.dtypes import (
 from trellis.inspection import __array_namespace_info__
 from trellis.namespaces import API_VERSION as __array_api_version__, namespace
 from trellis.ops import fft, linalg
+from trellis.ops.activations import *
 from trellis.ops.comparison import *
 from trellis.ops.conversion import *
 from trellis.ops.creation import *

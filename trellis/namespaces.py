@@ -13,6 +13,7 @@ from trellis.array import Array
 from trellis.dispatch import BACKENDS, interpreters, load
 from trellis.inspection import NamespaceInfo
 from trellis.ops import (
+    activations,
     comparison,
     conversion,
     creation,
@@ -32,9 +33,21 @@ from trellis.ops import (
 
 API_VERSION = "2025.12"
 _MAIN = (
-    comparison, conversion, creation, data_types, distributions, elementwise, indexing, manipulation, products, random, reduction,
-    searching, special,
-)  # fmt: skip
+    activations,
+    comparison,
+    conversion,
+    creation,
+    data_types,
+    distributions,
+    elementwise,
+    indexing,
+    manipulation,
+    products,
+    random,
+    reduction,
+    searching,
+    special,
+)
 _MAIN_LINALG = ("matmul", "matrix_transpose", "outer", "tensordot", "trace", "vecdot", "diagonal")
 _PLAIN = {op for op in domains.DOMAIN if op in (*elementwise.__all__, *comparison.__all__, *special.__all__)} - {
     "clip",

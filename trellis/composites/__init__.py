@@ -9,6 +9,7 @@ Rules these files obey:
 from __future__ import annotations
 
 from trellis.composites import (
+    activations,
     elementwise,
     fft,
     indexing,
@@ -22,4 +23,17 @@ from trellis.composites import (
     updates,
 )
 
-modules = (elementwise, manipulation, reduction, statistics, searching, indexing, linalg, norms, matrix_functions, fft, updates)
+modules = (
+    elementwise,
+    manipulation,
+    reduction,
+    statistics,
+    searching,
+    indexing,
+    linalg,
+    norms,
+    matrix_functions,
+    fft,
+    updates,
+    activations,
+)

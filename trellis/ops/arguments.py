@@ -52,6 +52,12 @@ def rank(x: Any) -> int | None:
     return interpreters[type(x)].rank_of(x)
 
 
+def sizes(x: Any) -> tuple[int | None, ...] | None:
+    """The shape; None for a Container, whose leaves are checked one by one. () for a number."""
+    interpreter = interpreters[type(x)]
+    return () if interpreter.level < 0 else interpreter.shape_of(x)
+
+
 def check_axis(op: str, axis: int, ndim: int, name: str = "axis") -> int:
     """`axis` counted from the front. AxisError (a ValueError and an IndexError) if it is outside."""
     if not -ndim <= axis < ndim:

@@ -11,6 +11,7 @@ from trellis.backends.jax import (
     creation,
     elementwise,
     fft,
+    fused,
     grad,
     indexing,
     linalg,
@@ -37,4 +38,5 @@ modules = (
     grad,
     control,
     optimizers,
+    fused,
 )

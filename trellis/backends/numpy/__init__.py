@@ -1,6 +1,7 @@
 """NumPy as an interpreter. Results are arrays or NumPy scalars (0-d), as NumPy itself gives them; both are operands."""
 
 from trellis.backends.numpy import (
+    activations,
     control,
     convolution,
     creation,
@@ -35,4 +36,5 @@ modules = (
     grad,
     control,
     convolution,
+    activations,
 )

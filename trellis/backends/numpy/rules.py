@@ -24,6 +24,7 @@ from trellis.backends.numpy.rules_linalg import LINALG_COMPOSED, LINALG_RULES
 from trellis.backends.numpy.rules_nn import CONVOLUTION_RULES
 from trellis.backends.numpy.rules_special import bessel_i, polygamma
 from trellis.backends.numpy.rules_support import conjugate, kept, masked, numbers, scalar_as_array, spread
+from trellis.backends.numpy.rules_training import TRAINING_RULES
 from trellis.backends.numpy.tape import Linear, OfInputs, OfOutput, innermost, recorder
 from trellis.dispatch import find_all, load
 from trellis.dtypes import as_dtype
@@ -275,6 +276,7 @@ RULES: dict[str, Any] = {
     **ARRAY_RULES,
     **LINALG_RULES,
     **CONVOLUTION_RULES,
+    **TRAINING_RULES,
 }
 
 

@@ -254,8 +254,16 @@ def _i0_far(x: Any) -> Any:
 
 
 def _expit(x: Any) -> Any:
-    decay = np.exp(-np.abs(x))
-    return np.where(x >= 0, 1, decay) / (1 + decay)
+    """Where exp(-x) overflows, the value is below all normal numbers: 0."""
+    result = np.negative(x, np.empty_like(x))
+    np.exp(result, result)
+    np.add(result, 1, result)
+    return np.reciprocal(result, result)
+
+
+def _in_single(kernel: Kernel) -> Kernel:
+    """float16, computed in float32."""
+    return lambda x: kernel(np.asarray(x, FLOAT32)).astype(FLOAT16)
 
 
 def _in_float64(kernel: Kernel) -> Kernel:
@@ -273,15 +281,19 @@ def _kernels(name: str, kernel: Kernel) -> dict[Any, Kernel]:
     return kernels
 
 
+def erf_kernel(x: Any) -> Any:
+    return _erf32(x) if x.dtype is FLOAT32 else _erf(x)
+
+
 _erf_kernels = _kernels("erf", _erf)
 _erf_kernels[FLOAT32] = _erf32
-_erf_kernels[FLOAT16] = lambda x: _erf32(x.astype(FLOAT32)).astype(FLOAT16)
+_erf_kernels[FLOAT16] = _in_single(_erf32)
 _erf_kernels[BFLOAT16] = in_float32(_erf32)
 
 digamma = unary("digamma", _kernels("digamma", _digamma))
 erf = unary("erf", _erf_kernels)
 erfc = unary("erfc", _kernels("erfc", _erfc))
 erfinv = unary("erfinv", _kernels("erfinv", _erfinv))
-expit = unary("expit", table("expit", _expit, {"c": lambda x: 1 / (1 + np.exp(-x))}))
+expit = unary("expit", table("expit", _expit, {"c": lambda x: 1 / (1 + np.exp(-x))}) | {FLOAT16: _in_single(_expit)})
 gammaln = unary("gammaln", _kernels("gammaln", _gammaln))
 i0 = unary("i0", _kernels("i0", _i0))

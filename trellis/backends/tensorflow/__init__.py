@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from trellis.backends.tensorflow import (
+    activations,
     control,
     creation,
     elementwise,
@@ -26,6 +27,7 @@ modules = (
     meta,
     creation,
     *kernels.placed(elementwise, special, manipulation, reduction, searching, indexing, updates, products, linalg, fft),
+    *kernels.placed(activations),
     grad,
     control,
     random,

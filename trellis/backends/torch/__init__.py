@@ -1,6 +1,7 @@
 """PyTorch as a namespace of ops: eager, under autograd, torch.func, FakeTensors and torch.compile alike."""
 
 from trellis.backends.torch import (
+    activations,
     control,
     creation,
     elementwise,
@@ -33,4 +34,5 @@ modules = (
     grad,
     control,
     optimizers,
+    activations,
 )

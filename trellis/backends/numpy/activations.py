@@ -1,0 +1,140 @@
+"""Activations that training spends its time in, a block at a time: what a dozen passes over a block take from the cache, they
+would take from memory on a whole array. What is not plain float32 or float64 is left to the composites."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from trellis.backends.numpy.meta import FLOAT32, FLOAT64
+from trellis.backends.numpy.quiet import quiet
+from trellis.backends.numpy.special import erf_kernel
+from trellis.composites import activations as composites
+
+__all__ = ["gelu", "relu", "silu"]
+
+_BLOCK = 1 << 15
+Kernel = Callable[..., None]  # fills its first array from the others
+
+
+def is_plain(*arrays: Any) -> bool:
+    """Arrays of one shape and of float32, or of float64: what a kernel takes."""
+    dtype = arrays[0].dtype
+    return (dtype is FLOAT32 or dtype is FLOAT64) and all(
+        type(x) is np.ndarray and x.dtype is dtype and x.shape == arrays[0].shape for x in arrays
+    )
+
+
+def in_blocks(kernel: Kernel, *arrays: Any) -> Any:
+    """`kernel(result, *arrays)` on blocks of arrays for which `is_plain` holds."""
+    result = np.empty(arrays[0].shape, arrays[0].dtype)
+    flat = [x.reshape(-1) for x in (result, *arrays)]
+    for start in range(0, result.size, _BLOCK):
+        quiet.run(kernel, *(x[start : start + _BLOCK] for x in flat))
+    return result
+
+
+def relu(x: Any) -> Any:
+    if type(x) is np.ndarray and (x.dtype is FLOAT32 or x.dtype is FLOAT64):
+        return np.maximum(x, 0)
+    return composites.relu(x)
+
+
+def silu(x: Any) -> Any:
+    return in_blocks(_silu, x) if is_plain(x) else composites.silu(x)
+
+
+def gelu(x: Any, *, approximate: str) -> Any:
+    return in_blocks(_GELU[approximate], x) if is_plain(x) else composites.gelu(x, approximate=approximate)
+
+
+def silu_gradient(g: Any, x: Any) -> Any:
+    return in_blocks(_silu_gradient, g, x)
+
+
+def gelu_gradient(g: Any, x: Any, approximate: str) -> Any:
+    return in_blocks(_GELU_GRADIENT[approximate], g, x)
+
+
+def _sigmoid(out: Any, x: Any) -> None:
+    np.negative(x, out)
+    np.exp(out, out)
+    np.add(out, 1, out)
+    np.reciprocal(out, out)
+
+
+def _silu(out: Any, x: Any) -> None:
+    _sigmoid(out, x)
+    np.multiply(out, x, out)
+
+
+def _silu_gradient(out: Any, g: Any, x: Any) -> None:
+    """s (1 + x (1 - s))"""
+    _sigmoid(out, x)
+    rest = np.subtract(1, out)
+    rest *= x
+    rest += 1
+    np.multiply(out, rest, out)
+    np.multiply(out, g, out)
+
+
+def _gelu(out: Any, x: Any) -> None:
+    out[...] = erf_kernel(x * np.asarray(math.sqrt(0.5), x.dtype))
+    _half_of_one_plus(out)
+    np.multiply(out, x, out)
+
+
+def _half_of_one_plus(out: Any) -> None:
+    np.add(out, 1, out)
+    np.multiply(out, 0.5, out)
+
+
+def _gelu_gradient(out: Any, g: Any, x: Any) -> None:
+    """The normal distribution function, plus x times its density."""
+    out[...] = erf_kernel(x * np.asarray(math.sqrt(0.5), x.dtype))
+    _half_of_one_plus(out)
+    density = np.square(x)
+    density *= -0.5
+    np.exp(density, density)
+    density *= 1 / math.sqrt(2 * math.pi)
+    density *= x
+    np.add(out, density, out)
+    np.multiply(out, g, out)
+
+
+def _tangent(out: Any, x: Any) -> Any:
+    """tanh(sqrt(2 / pi) (x + 0.044715 x^3)), and the square of x, cut where the tangent is 1 already."""
+    near = np.clip(x, -10, 10)
+    square = np.square(near)
+    np.multiply(square, 0.044715 * math.sqrt(2 / math.pi), out)
+    np.add(out, math.sqrt(2 / math.pi), out)
+    np.multiply(out, near, out)
+    np.tanh(out, out)
+    return square
+
+
+def _gelu_tanh(out: Any, x: Any) -> None:
+    _tangent(out, x)
+    _half_of_one_plus(out)
+    np.multiply(out, x, out)
+
+
+def _gelu_tanh_gradient(out: Any, g: Any, x: Any) -> None:
+    slope = _tangent(out, x)
+    slope *= 3 * 0.044715 * math.sqrt(2 / math.pi)
+    slope += math.sqrt(2 / math.pi)
+    slope *= 0.5
+    slope *= x
+    decay = np.square(out)
+    np.subtract(1, decay, decay)
+    slope *= decay
+    _half_of_one_plus(out)
+    np.add(out, slope, out)
+    np.multiply(out, g, out)
+
+
+_GELU = {"none": _gelu, "tanh": _gelu_tanh}
+_GELU_GRADIENT = {"none": _gelu_gradient, "tanh": _gelu_tanh_gradient}
