@@ -35,6 +35,7 @@ from trellis.ops import fft, linalg
 from trellis.ops.activations import *
 from trellis.ops.comparison import *
 from trellis.ops.conversion import *
+from trellis.ops.convolution import *
 from trellis.ops.creation import *
 from trellis.ops.data_types import *
 from trellis.ops.distributions import *

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from trellis.backends.jax import (
     control,
+    convolution,
     creation,
     elementwise,
     fft,
@@ -34,6 +35,7 @@ modules = (
     indexing,
     linalg,
     fft,
+    convolution,
     random,
     grad,
     control,

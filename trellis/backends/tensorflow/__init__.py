@@ -5,6 +5,7 @@ from __future__ import annotations
 from trellis.backends.tensorflow import (
     activations,
     control,
+    convolution,
     creation,
     elementwise,
     fft,
@@ -27,7 +28,7 @@ modules = (
     meta,
     creation,
     *kernels.placed(elementwise, special, manipulation, reduction, searching, indexing, updates, products, linalg, fft),
-    *kernels.placed(activations),
+    *kernels.placed(activations, convolution),
     grad,
     control,
     random,

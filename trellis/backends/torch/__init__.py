@@ -3,6 +3,7 @@
 from trellis.backends.torch import (
     activations,
     control,
+    convolution,
     creation,
     elementwise,
     fft,
@@ -30,6 +31,7 @@ modules = (
     indexing,
     linalg,
     fft,
+    convolution,
     random,
     grad,
     control,
