@@ -1,4 +1,4 @@
-"""The command line: `trellis info`. A command is one function and one row in `_COMMANDS`."""
+"""The command line: `trellis info`, `trellis matrix`. A command is one function and one row in `_COMMANDS`."""
 
 from __future__ import annotations
 
@@ -30,7 +30,16 @@ def align(rows: Sequence[Sequence[str]]) -> str:
     return "\n".join("  ".join(entry.ljust(width) for entry, width in zip(row, widths)).rstrip() for row in rows)
 
 
+def matrix(parser: argparse.ArgumentParser) -> None:
+    """The conformance matrix: run its rows on every backend, and show what came out."""
+    from trellis.matrix.commands import configure
+
+    configure(parser)
+
+
+# A command runs with its arguments; one with commands of its own is given its parser instead.
 _COMMANDS: dict[str, Callable[[argparse.Namespace], int]] = {"info": info}
+_GROUPS: dict[str, Callable[[argparse.ArgumentParser], None]] = {"matrix": matrix}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -40,5 +49,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     commands = parser.add_subparsers(metavar="command", required=True)
     for name, run in _COMMANDS.items():
         commands.add_parser(name, help=run.__doc__, description=run.__doc__).set_defaults(run=run)
+    for name, fill in _GROUPS.items():
+        fill(commands.add_parser(name, help=fill.__doc__, description=fill.__doc__))
     chosen = parser.parse_args(arguments)
     return chosen.run(chosen)

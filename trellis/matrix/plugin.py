@@ -1,0 +1,205 @@
+"""The pytest plugin: `pytest --trellis-matrix` runs a project's tests as a matrix, one process a backend, and writes the report.
+
+Without the option it does nothing, except in a project whose pyproject.toml lists `backends` in `[tool.trellis.matrix]`: there it
+gives a fixture `backend`, the name of each in turn. A test that takes `backend` (this fixture or one of the project's own) is a row.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import importlib.util
+import inspect
+import json
+import platform
+import time
+from collections.abc import Iterator
+from contextlib import nullcontext
+from fnmatch import fnmatchcase
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from trellis.dispatch import BACKENDS, using
+from trellis.matrix import comparisons
+from trellis.matrix.records import FAILED, KNOWN, NOT_RUN, PASSED, Cell, Record, Settings, load_settings
+
+_LOG = 20_000  # characters of a log or a traceback that are kept, from its end
+NOTHING_COMPARED = "made no comparison: nothing was shown to be right"
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    group = parser.getgroup("trellis", "conformance matrix")
+    group.addoption(
+        "--trellis-matrix", action="store_true", help="run the tests that take `backend` as a matrix and write its page"
+    )
+    group.addoption("--trellis-backend", action="append", metavar="NAME", help="only this backend; may be repeated")
+    group.addoption("--trellis-matrix-worker", metavar="FILE", help="used by the matrix for the process of one backend")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_cmdline_main(config: pytest.Config) -> int | None:
+    if not config.option.trellis_matrix or config.option.trellis_matrix_worker:
+        return None
+    from trellis.matrix.commands import run_and_report
+
+    arguments = [a for a in config.invocation_params.args if a != "--trellis-matrix"]
+    settings = load_settings(config.rootpath)
+    return run_and_report(settings, pytest_arguments=arguments, backends=config.option.trellis_backend)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    settings = load_settings(config.rootpath)
+    if settings.backends:
+        names = config.option.trellis_backend or settings.backends
+        config.pluginmanager.register(SimpleNamespace(backend=_fixture(names)), "trellis-backend")
+    if config.option.trellis_matrix_worker:
+        from _pytest.assertion import rewrite
+
+        # Test files that pytest has compiled before hold no calls of the hook that counts: they are compiled under another name.
+        rewrite.PYC_TAIL = f".matrix{rewrite.PYC_TAIL}"
+        comparisons.watch()
+        order = json.loads(Path(config.option.trellis_matrix_worker).read_text(encoding="utf-8"))
+        config.pluginmanager.register(Worker(settings, **order), "trellis-matrix-worker")
+
+
+def _fixture(names: list[str]) -> Any:
+    def backend(request: pytest.FixtureRequest) -> Iterator[str]:
+        """The name of a backend: the test runs once on each. One of Trellis's own is the default backend meanwhile."""
+        with using(request.param) if request.param in BACKENDS else nullcontext():
+            yield request.param
+
+    return pytest.fixture(params=[pytest.param(name, marks=_marks(name)) for name in names], name="backend")(backend)
+
+
+def _marks(name: str) -> list[pytest.MarkDecorator]:
+    module, _, extra = BACKENDS.get(name, ("sys", (), ""))
+    if importlib.util.find_spec(module):
+        return []
+    return [pytest.mark.skip(reason=f"{name} is not installed; pip install '{extra}'")]
+
+
+class Worker:
+    """Runs the rows of one backend, and writes a line of JSON for each thing that happens, for the process that watches."""
+
+    def __init__(self, settings: Settings, *, backend: str, events: str, tables: dict[str, list[str]] | None, reasons: list[str],
+                 selected_tables: list[str], selected_rows: list[str], done: list[str]) -> None:  # fmt: skip
+        self.root, self.backend = settings.root, backend
+        self.table_of = None if tables is None else {row: table for table, rows in tables.items() for row in rows}
+        self.reasons, self.done = set(reasons), set(done)
+        self.selected_tables, self.selected_rows = selected_tables, selected_rows
+        self.events = open(events, "a", encoding="utf-8")  # noqa: SIM115 (open as long as the process)
+        self.reports: list[pytest.TestReport] = []
+
+    def tell(self, event: str, **details: Any) -> None:
+        self.events.write(json.dumps({"event": event, **details}) + "\n")
+        self.events.flush()
+
+    def cell(self, item: pytest.Item) -> Cell | None:
+        """The cell that a test belongs to; None if it takes no `backend`, or is not a listed row."""
+        parameters = getattr(getattr(item, "callspec", None), "params", {})
+        if "backend" not in parameters:
+            return None
+        function = getattr(item, "originalname", None) or item.name
+        if self.table_of is not None:
+            return Cell(self.table_of[function], function, str(parameters["backend"])) if function in self.table_of else None
+        variants = item.callspec.id.split("-")  # type: ignore[attr-defined]
+        if str(parameters["backend"]) in variants:
+            variants.remove(str(parameters["backend"]))
+        row = f"{function}[{'-'.join(variants)}]" if variants else function
+        return Cell(item.path.stem.removeprefix("test_").replace("_", " "), row, str(parameters["backend"]))
+
+    def selects(self, cell: Cell | None) -> bool:
+        return (
+            cell is not None
+            and cell.backend == self.backend
+            and cell.row not in self.reasons
+            and (not self.selected_tables or any(fnmatchcase(cell.table, p) for p in self.selected_tables))
+            and (not self.selected_rows or any(fnmatchcase(cell.row, p) for p in self.selected_rows))
+        )
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_collection_modifyitems(self, config: pytest.Config, items: list[pytest.Item]) -> None:
+        chosen = [item for item in items if self.selects(self.cell(item))]
+        self.tell("collected", tests={item.nodeid: self.cell(item) for item in chosen})
+        kept = [item for item in chosen if item.nodeid not in self.done]
+        config.hook.pytest_deselected(items=[item for item in items if item not in kept])
+        items[:] = kept
+
+    def pytest_collectreport(self, report: pytest.CollectReport) -> None:
+        if report.failed:
+            self.tell("uncollected", path=report.nodeid, text=report.longreprtext[-_LOG:])
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_protocol(self, item: pytest.Item) -> Iterator[None]:
+        self.tell("started", test=item.nodeid)
+        comparisons.watch_torch()
+        self.reports, started = [], time.perf_counter()
+        tally = comparisons.begin(str(item.path))
+        try:
+            return (yield)
+        finally:
+            comparisons.end()
+            record = self.record(item, tally, time.perf_counter() - started)
+            self.tell("finished", test=item.nodeid, record=vars(record))
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        self.reports.append(report)
+
+    def pytest_assertion_pass(self, orig: str) -> None:
+        comparisons.asserted(orig)
+
+    def record(self, item: pytest.Item, tally: comparisons.Tally, duration: float) -> Record:
+        cell = self.cell(item)
+        assert cell is not None
+        status, reason = verdict(self.reports, tally.count)
+        sections = {title: text for report in self.reports for title, text in report.sections}
+        function = getattr(item, "function", None)
+        about = [inspect.getdoc(thing) or "" for thing in (function, getattr(item, "module", None)) if thing is not None]
+        return Record(
+            *cell,
+            status,
+            reason,
+            unexpected=status == PASSED and any(hasattr(r, "wasxfail") for r in self.reports),
+            duration=round(duration, 4),
+            comparisons=tally.count,
+            largest_error=tally.largest,
+            compared=list(tally.places.values()),
+            about="\n\n".join(filter(None, about)),
+            test=item.nodeid,
+            versions=versions(cell.backend),
+            traceback="\n".join(r.longreprtext for r in self.reports if r.failed)[-_LOG:],
+            log="\n".join(f"{title}\n{text}" for title, text in sections.items())[-_LOG:],
+        )
+
+
+def verdict(reports: list[pytest.TestReport], comparisons_made: int) -> tuple[str, str]:
+    """Status and reason of a test by the reports of its setup, call and teardown."""
+    for report in reports:
+        if report.failed:
+            crash = getattr(report.longrepr, "reprcrash", None)
+            message = crash.message if crash else report.longreprtext
+            where = "" if report.when == "call" else f"in {report.when}: "
+            return FAILED, where + (message.strip() or "failed").splitlines()[0][:300]
+    for report in reports:
+        if report.skipped and hasattr(report, "wasxfail"):
+            return KNOWN, report.wasxfail.removeprefix("reason: ") or "marked as an expected failure"
+        if report.skipped:
+            text = report.longrepr[2] if isinstance(report.longrepr, tuple) else report.longreprtext
+            return NOT_RUN, text.removeprefix("Skipped: ") or "skipped without a reason"
+    return (PASSED, "") if comparisons_made else (FAILED, NOTHING_COMPARED)
+
+
+def versions(backend: str) -> dict[str, str]:
+    """Python, Trellis, NumPy and the backend's framework."""
+    module = BACKENDS.get(backend, (backend,))[0]
+    found = {"python": platform.python_version()}
+    for name, candidates in {"trellis": ("trellis",), "numpy": ("numpy",), module: (module, f"{module}-cpu")}.items():
+        for candidate in candidates:
+            try:
+                found[name] = importlib.metadata.version(candidate)
+                break
+            except importlib.metadata.PackageNotFoundError:
+                continue
+    return found

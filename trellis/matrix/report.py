@@ -1,0 +1,270 @@
+"""What the records show: Markdown tables with badges, a table for the terminal, and one page of HTML, self-contained."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import html
+import json
+import re
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+from trellis.matrix.records import CRASHED, FAILED, KNOWN, NOT_RUN, PASSED, STATUSES, Cell, Record, Run, Settings, slug, write
+
+COLOURS = {PASSED: "#1a7f4b", FAILED: "#c62f38", CRASHED: "#8a2be2", NOT_RUN: "#6b7280", KNOWN: "#a15c00"}
+SYMBOLS = {PASSED: "✓", FAILED: "✗", CRASHED: "!", NOT_RUN: "–", KNOWN: "~"}
+_ANSI = {PASSED: "32", FAILED: "31", CRASHED: "35", NOT_RUN: "90", KNOWN: "33"}
+MARKS = ("<!-- matrix: written by `trellis matrix report` -->", "<!-- matrix: end -->")
+_HISTORY = 30  # runs that the page holds
+_HERE = Path(__file__).parent
+
+
+def write_all(run: Run, runs: list[Run], settings: Settings, output: Path | None = None) -> Path:
+    """Write the report of a run: README.md, badges, evidence and index.html; returns their directory."""
+    output = output or settings.path("output")
+    files = {"README.md": index_page(run), "index.html": page(run, runs)}
+    for record in run.cells():
+        files.setdefault(f"badges/{slug(label(record))}.svg", badge("", label(record), COLOURS[record.status]))
+    for name, (done, total) in totals(run).items():
+        files[f"badges/{slug(name)}.svg"] = badge(name, f"{done} of {total}", COLOURS[PASSED if done == total else FAILED])
+    for table, rows in run.tables.items():
+        for row in rows:
+            files[evidence_path(table, row)] = evidence(run, table, row)
+    for folder in ("badges", "evidence"):  # of rows that are gone
+        for stale in (output / folder).glob("*"):
+            if f"{folder}/{stale.name}" not in files:
+                stale.unlink()
+    for name, text in files.items():
+        write(output / name, text)
+    if settings.readme:
+        into_readme(settings.path("readme"), run, output)
+    return output
+
+
+def label(record: Record) -> str:
+    return "unexpected pass" if record.unexpected else record.status
+
+
+def totals(run: Run) -> dict[str, tuple[int, int]]:
+    """Green and all cells: of the matrix, of each backend, of each table."""
+    found: dict[str, list[int]] = {}
+    for record in run.cells():
+        for name in ("matrix", record.backend, f"table {record.table}"):
+            counts = found.setdefault(name, [0, 0])
+            counts[0] += record.status == PASSED and not record.unexpected
+            counts[1] += 1
+    return {name: (done, total) for name, (done, total) in found.items()}
+
+
+def badge(left: str, right: str, colour: str) -> str:
+    """A badge as SVG: grey on the left, if there is a text for it, and a colour on the right."""
+    widths = [round(6.6 * len(text) + 12) if text else 0 for text in (left, right)]
+    total, middle = sum(widths), (widths[0] / 2, widths[0] + widths[1] / 2)
+    name = html.escape(f"{left}: {right}" if left else right)
+    texts = "".join(
+        f'<text x="{x:g}" y="14" textLength="{width - 12}">{html.escape(text)}</text>'
+        for x, width, text in zip(middle, widths, (left, right)) if text
+    )  # fmt: skip
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{total}" height="20" role="img" aria-label="{name}">'
+        f"<title>{name}</title>"
+        f'<clipPath id="r"><rect width="{total}" height="20" rx="4"/></clipPath><g clip-path="url(#r)">'
+        f'<path fill="#3f4650" d="M0 0h{widths[0]}v20H0z"/>'
+        f'<path fill="{colour}" d="M{widths[0]} 0h{widths[1]}v20H{widths[0]}z"/></g>'
+        f'<g fill="#fff" font-family="Verdana,DejaVu Sans,sans-serif" font-size="11" text-anchor="middle">{texts}</g></svg>\n'
+    )
+
+
+def plain(text: str) -> str:
+    """Text as Markdown that shows it and does nothing else: no tags, no links, no columns."""
+    return re.sub(r"([\\`*_\[\]|~#])", r"\\\1", html.escape(" ".join(text.split()), quote=False))
+
+
+def code(text: str) -> str:
+    """Text as inline code that can stand in a table."""
+    ticks = "`" * (1 + max((len(run) for run in re.findall("`+", text)), default=0))
+    pad = " " if text[:1] == "`" or text[-1:] == "`" else ""
+    return f"{ticks}{pad}{' '.join(text.split())}{pad}{ticks}".replace("|", "\\|")
+
+
+def block(text: str) -> str:
+    """Text as a fenced block, with a fence longer than any within."""
+    fence = "`" * max(3, 1 + max((len(run) for run in re.findall("`+", text)), default=0))
+    return f"{fence}text\n{text.rstrip()}\n{fence}\n"
+
+
+def evidence_path(table: str, row: str) -> str:
+    return f"evidence/{slug(f'{table} {row}')}.md"
+
+
+def markdown_table(run: Run, table: str, folder: str = "") -> str:
+    """One table: a row a test, a column a backend, in each cell a badge that leads to the evidence."""
+    cells = {(r.row, r.backend): r for r in run.cells() if r.table == table}
+    lines = [f"| test | {' | '.join(map(plain, run.backends))} |", f"|---|{':---:|' * len(run.backends)}"]
+    for row in run.tables[table]:
+        found = [
+            f"[![{label(cells[row, b])}]({folder}badges/{slug(label(cells[row, b]))}.svg)]"
+            f"({folder}{evidence_path(table, row)}#{slug(b).lower()})"
+            for b in run.backends
+        ]
+        lines.append(f"| {plain(row)} | {' | '.join(found)} |")
+    return "\n".join(lines) + "\n"
+
+
+def summary(run: Run) -> str:
+    """Where, when and how much is green, in two sentences that no one writes by hand."""
+    counts = Counter(label(r) for r in run.cells())
+    parts = [f"{counts[name]} {name}" for name in (*STATUSES, "unexpected pass") if counts[name]]
+    commit = f" at commit {plain(run.commit)}" if run.commit else ""
+    return f"Of {sum(counts.values())} cells: {', '.join(parts)}. Run on {run.date[:10]}{commit} with Python {run.python}."
+
+
+def totals_table(run: Run) -> str:
+    """Green cells of each table on each backend."""
+    green = Counter((r.table, r.backend) for r in run.cells() if r.status == PASSED and not r.unexpected)
+    lines = [f"| table | {' | '.join(map(plain, run.backends))} |", f"|---|{'---:|' * len(run.backends)}"]
+    for table, rows in run.tables.items():
+        lines.append(f"| {plain(table)} | {' | '.join(f'{green[table, b]} of {len(rows)}' for b in run.backends)} |")
+    return "\n".join(lines) + "\n"
+
+
+def index_page(run: Run) -> str:
+    parts = [
+        f"# {plain(run.title)}: conformance matrix",
+        summary(run),
+        "[index.html](index.html) is the same with search, history and logs.",
+    ]
+    for number, table in enumerate(run.tables, 1):
+        parts += [f"## Table {number}: {plain(table)}", markdown_table(run, table)]
+    return "\n\n".join(part.rstrip() for part in parts) + "\n"
+
+
+def into_readme(path: Path, run: Run, output: Path) -> None:
+    """Put totals and tables between the two marks of a page."""
+    text = path.read_text(encoding="utf-8")
+    if text.count(MARKS[0]) != 1 or text.count(MARKS[1]) != 1:
+        raise ValueError(f"{path}: the tables go between the lines {MARKS[0]} and {MARKS[1]}, once each")
+    folder = output.resolve().relative_to(path.parent.resolve()).as_posix() + "/"
+    parts = [summary(run), totals_table(run)]
+    for number, (table, (done, total)) in enumerate(((t, totals(run)[f"table {t}"]) for t in run.tables), 1):
+        head = f"<details><summary>Table {number}: {plain(table)}, {done} of {total} green</summary>"
+        parts += [head, markdown_table(run, table, folder), "</details>"]
+    before, rest = text.split(MARKS[0])
+    after = rest.split(MARKS[1])[1]
+    body = "\n\n".join(part.rstrip() for part in parts)
+    write(path, f"{before}{MARKS[0]}\n\n{body}\n\n{MARKS[1]}{after}")
+
+
+def evidence(run: Run, table: str, row: str) -> str:
+    """What stands behind a row, a section for each backend."""
+    records = [r for r in run.cells() if (r.table, r.row) == (table, row)]
+    about = next((r.about for r in records if r.about), "")
+    parts = [f"# {plain(row)}", *([plain(about)] if about else [])]
+    for record in records:
+        parts += [f"## {slug(record.backend)}", facts(record)]
+        if record.compared:
+            rows = [
+                f"| {c['line'] or ''} | {code(c['text'] or c['how'])} | {c['how']} | {c['count']} | {error_text(c['error'])} |"
+                for c in record.compared
+            ]
+            parts.append("\n".join(["| line | compared | by | times | largest error |", "|---:|---|---|---:|---:|", *rows]))
+        parts += [f"{name}:\n\n{block(text)}" for name, text in (("Traceback", record.traceback), ("Log", record.log)) if text]
+    return "\n\n".join(part.rstrip() for part in parts) + "\n"
+
+
+def facts(record: Record) -> str:
+    """Status, reason and figures of a cell in a few lines of Markdown."""
+    lines = [f"**{label(record)}**" + (f": {plain(record.reason)}" if record.reason else "")]
+    if record.test:
+        versions = ", ".join(f"{name} {version}" for name, version in record.versions.items())
+        error = f", largest error {error_text(record.largest_error)}" if record.largest_error is not None else ""
+        lines += [f"{record.comparisons} comparisons{error}; {record.duration:.2f} s; {versions}.", code(record.test)]
+    return "\n\n".join(lines)
+
+
+def error_text(error: float | None) -> str:
+    return "" if error is None else "0" if error == 0 else f"{error:.1e}"
+
+
+def terminal(run: Run, *, colour: bool = False) -> str:
+    """The tables with one sign a cell, then what is not green and why, and the totals. Of a run of some cells, their rows."""
+    chosen = {(r.table, r.row) for r in run.records.values()} if run.selection else None
+    tables = {t: [row for row in rows if chosen is None or (t, row) in chosen] for t, rows in run.tables.items()}
+    names = [row for rows in tables.values() for row in rows]
+    first, widths = max(map(len, names), default=0), [max(len(b), 4) for b in run.backends]
+    cells = {r.cell: r for r in run.cells()}
+    lines = []
+    for number, (table, rows) in enumerate(tables.items(), 1):
+        if not rows:
+            continue
+        lines += [f"Table {number}: {table}".ljust(first) + "  " + "  ".join(b.ljust(w) for b, w in zip(run.backends, widths))]
+        for row in rows:
+            found = [cells[Cell(table, row, b)] for b in run.backends]
+            signs = [painted(("?" if r.unexpected else SYMBOLS[r.status]).center(w), r, colour) for r, w in zip(found, widths)]
+            lines.append(f"{row.ljust(first)}  {'  '.join(signs)}".rstrip())
+        lines.append("")
+    reasons: dict[str, list[Record]] = {}
+    for record in run.records.values() if run.selection else run.cells():
+        if record.status != PASSED or record.unexpected:
+            reasons.setdefault(f"{label(record)}: {record.reason}", []).append(record)
+    for reason, records in reasons.items():
+        where = ", ".join(f"{r.row} ({r.backend})" for r in records[:4]) + (
+            f" and {len(records) - 4} more" if len(records) > 4 else ""
+        )
+        lines.append(f"{reason}\n    {where}")
+    return "\n".join([*lines, "", summary(run).replace("\\", "")])
+
+
+def painted(text: str, record: Record, colour: bool) -> str:
+    return f"\x1b[{_ANSI[record.status]}m{text}\x1b[0m" if colour else text
+
+
+def page(run: Run, runs: list[Run]) -> str:
+    """The page: template, style, script and data in one file. Only the script with this very hash may run in it."""
+    script = (_HERE / "page.js").read_text(encoding="utf-8")
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    data = json.dumps(page_data(run, runs), separators=(",", ":"), ensure_ascii=False)
+    for character in "<>&\u2028\u2029":  # within a script element nothing may look like its end
+        data = data.replace(character, f"\\u{ord(character):04x}")
+    parts = {
+        "{{title}}": html.escape(run.title),
+        "{{hash}}": digest,
+        "{{style}}": (_HERE / "page.css").read_text(encoding="utf-8"),
+        "{{data}}": data,
+        "{{script}}": script,
+    }
+    template = (_HERE / "page.html").read_text(encoding="utf-8")
+    return re.sub("|".join(map(re.escape, parts)), lambda found: parts[found[0]], template)
+
+
+def page_data(run: Run, runs: list[Run]) -> dict[str, Any]:
+    """What the page shows: the run's cells in full, of other runs one character a cell."""
+    places = {r.cell: i for i, r in enumerate(run.cells())}
+    others = [r for r in runs if r.id != run.id and r.date <= run.date][-(_HISTORY - 1) :]
+    history = []
+    for past in [*others, run]:
+        states = ["."] * len(places)
+        for record in past.cells():
+            if record.cell in places:
+                states[places[record.cell]] = "u" if record.unexpected else record.status[0]
+        history.append(
+            {"id": past.id, "date": past.date, "commit": past.commit, "selection": past.selection, "states": "".join(states)}
+        )
+    cells = [
+        {k: v for k, v in vars(r).items() if v not in ("", None, [], {}, False) and k not in ("table", "row", "backend")}
+        for r in run.cells()
+    ]
+    abouts = list(dict.fromkeys(c["about"] for c in cells if "about" in c))
+    versions = list({json.dumps(c["versions"]): c["versions"] for c in cells if "versions" in c}.values())
+    for cell in cells:  # texts that many cells share are held once
+        if "about" in cell:
+            cell["about"] = abouts.index(cell["about"])
+        if "versions" in cell:
+            cell["versions"] = versions.index(cell["versions"])
+    meta = {
+        name: getattr(run, name)
+        for name in ("id", "title", "date", "commit", "python", "platform", "duration", "backends", "tables")
+    }
+    return {**meta, "cells": cells, "abouts": abouts, "versions": versions, "history": history, "statuses": list(STATUSES)}
