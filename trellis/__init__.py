@@ -33,6 +33,7 @@ from trellis.inspection import __array_namespace_info__
 from trellis.namespaces import API_VERSION as __array_api_version__, namespace
 from trellis.ops import fft, linalg
 from trellis.ops.activations import *
+from trellis.ops.attention import *
 from trellis.ops.comparison import *
 from trellis.ops.conversion import *
 from trellis.ops.convolution import *
@@ -45,6 +46,7 @@ from trellis.ops.linalg import diagonal, matmul, matrix_transpose, outer, tensor
 from trellis.ops.manipulation import *
 from trellis.ops.products import *
 from trellis.ops.random import *
+from trellis.ops.recurrent import *
 from trellis.ops.reduction import *
 from trellis.ops.searching import *
 from trellis.ops.special import *

@@ -14,6 +14,7 @@ from trellis.dispatch import BACKENDS, interpreters, load
 from trellis.inspection import NamespaceInfo
 from trellis.ops import (
     activations,
+    attention,
     comparison,
     conversion,
     creation,
@@ -26,6 +27,7 @@ from trellis.ops import (
     manipulation,
     products,
     random,
+    recurrent,
     reduction,
     searching,
     special,
@@ -34,6 +36,7 @@ from trellis.ops import (
 API_VERSION = "2025.12"
 _MAIN = (
     activations,
+    attention,
     comparison,
     conversion,
     creation,
@@ -44,6 +47,7 @@ _MAIN = (
     manipulation,
     products,
     random,
+    recurrent,
     reduction,
     searching,
     special,

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from trellis.composites import (
     activations,
+    attention,
     elementwise,
     fft,
     indexing,
@@ -17,6 +18,7 @@ from trellis.composites import (
     manipulation,
     matrix_functions,
     norms,
+    recurrent,
     reduction,
     searching,
     statistics,
@@ -36,4 +38,6 @@ modules = (
     fft,
     updates,
     activations,
+    attention,
+    recurrent,
 )

@@ -7,6 +7,7 @@ inside a user's jit.
 from __future__ import annotations
 
 from trellis.backends.jax import (
+    attention,
     control,
     convolution,
     creation,
@@ -20,6 +21,7 @@ from trellis.backends.jax import (
     meta,
     optimizers,
     random,
+    recurrent,
     reduction,
     searching,
 )  # fmt: skip
@@ -41,4 +43,6 @@ modules = (
     control,
     optimizers,
     fused,
+    attention,
+    recurrent,
 )

@@ -14,6 +14,7 @@ from trellis.backends.numpy import (
     manipulation,
     meta,
     random,
+    recurrent,
     reduction,
     searching,
     special,
@@ -37,4 +38,5 @@ modules = (
     control,
     convolution,
     activations,
+    recurrent,
 )

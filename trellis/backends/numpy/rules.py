@@ -312,7 +312,7 @@ _FORWARDED = frozenset((
     "arange", "constant", "default_device", "default_int", "devices", "empty", "eye", "fftfreq", "from_dlpack", "from_numpy",
     "full", "linspace", "native_device", "native_dtype", "register_pytrees", "rfftfreq", "version",
 ))  # fmt: skip
-_OWN_MODULES = tuple(f"trellis.backends.numpy.{name}" for name in ("grad", "random", "control"))
+_OWN_MODULES = tuple(f"trellis.backends.numpy.{name}" for name in ("grad", "random", "control", "recurrent"))
 _COMPOSITES = {op: getattr(module, op) for module in composites.modules for op in module.__all__}
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from trellis.backends.tensorflow import (
     activations,
+    attention,
     control,
     convolution,
     creation,
@@ -17,6 +18,7 @@ from trellis.backends.tensorflow import (
     meta,
     products,
     random,
+    recurrent,
     reduction,
     searching,
     special,
@@ -29,6 +31,7 @@ modules = (
     creation,
     *kernels.placed(elementwise, special, manipulation, reduction, searching, indexing, updates, products, linalg, fft),
     *kernels.placed(activations, convolution),
+    *kernels.placed(attention, recurrent),
     grad,
     control,
     random,

@@ -105,7 +105,7 @@ def custom_gradient(function: Callable[[Flat], Any], rule: Callable[[Flat, Any, 
     @tf.custom_gradient
     def run(*inputs: Any) -> Any:
         output = function(list(inputs))
-        return output, lambda upstream: rule(list(inputs), output, upstream)
+        return output, lambda *g: rule(list(inputs), output, g if isinstance(output, tuple) else g[0])
 
     return run(*(tf.identity(x) for x in leaves))
 

@@ -2,6 +2,7 @@
 
 from trellis.backends.torch import (
     activations,
+    attention,
     control,
     convolution,
     creation,
@@ -14,6 +15,7 @@ from trellis.backends.torch import (
     meta,
     optimizers,
     random,
+    recurrent,
     reduction,
     searching,
     special,
@@ -37,4 +39,6 @@ modules = (
     control,
     optimizers,
     activations,
+    attention,
+    recurrent,
 )

@@ -1,0 +1,13 @@
+"""Recurrences with a gradient of their own, so that the tape holds one node for a sequence and not a dozen for each step."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from trellis.composites.recurrent import recurrence_by_hand
+
+__all__ = ["recurrence"]
+
+
+def recurrence(inputs: Any, recurrent: Any, bias: Any, *state: Any, cell: str) -> tuple[Any, ...]:
+    return recurrence_by_hand(inputs, recurrent, bias, *state, cell=cell)

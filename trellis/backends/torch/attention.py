@@ -1,0 +1,95 @@
+"""Linear maps and attention by torch's own kernels."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+
+from trellis.backends.torch import grad
+from trellis.backends.torch.convert import FLOAT
+from trellis.composites import attention
+from trellis.composites.attention import optional_floating, visible
+
+__all__ = ["linear", "scaled_dot_product_attention"]
+
+
+def linear(x: Any, weight: Any, bias: Any) -> Any:
+    dtype = x.dtype
+    if weight.dim() == 2 and dtype in FLOAT and weight.dtype is dtype and (bias is None or bias.dtype is dtype):
+        return F.linear(x, weight, bias)
+    x, weight, bias = optional_floating("linear", x, weight, bias)
+    return F.linear(x, weight, bias) if weight.dim() == 2 else attention.linear(x, weight, bias)
+
+
+def scaled_dot_product_attention(
+    query: Any, key: Any, value: Any, mask: Any, noise: Any, *, scale: float, is_causal: bool, dropout_p: float
+) -> Any:
+    options: dict[str, Any] = {"scale": scale, "is_causal": is_causal, "dropout_p": dropout_p}
+    if noise is not None:  # torch's would draw from the global generator
+        return attention.scaled_dot_product_attention(query, key, value, mask, noise, **options)
+    if not (query.dtype is key.dtype is value.dtype and query.dtype in FLOAT):
+        query, key, value = optional_floating("scaled_dot_product_attention", query, key, value)
+
+    def composed(q: Any, k: Any, v: Any) -> Any:
+        return attention.scaled_dot_product_attention(q, k, v, mask, None, **options)
+
+    return first_order(lambda q, k, v: _fused(q, k, v, mask, scale, is_causal), composed, query, key, value)
+
+
+def _fused(query: Any, key: Any, value: Any, mask: Any, scale: float, is_causal: bool) -> Any:
+    if mask is not None:
+        scores = query.new_empty(()).expand(query.shape[-2], key.shape[-2])  # for its shape
+        mask, is_causal = visible(mask, is_causal, scores), False
+        mask = mask.reshape((1,) * (2 - mask.dim()) + tuple(mask.shape))
+    if query.dim() == 4 and query.shape[:2] == key.shape[:2] == value.shape[:2]:
+        return F.scaled_dot_product_attention(query, key, value, mask, 0.0, is_causal, scale=scale)
+    # the fused kernels are for 4 axes, two of them in front
+    batch = torch.broadcast_shapes(query.shape[:-2], key.shape[:-2], value.shape[:-2])
+    query, key, value = (_flat(x, batch) for x in (query, key, value))
+    mask = mask if mask is None or mask.dim() == 2 else _flat(mask, batch)
+    result = F.scaled_dot_product_attention(query, key, value, mask, 0.0, is_causal, scale=scale)
+    return result.reshape(*batch, *result.shape[-2:])
+
+
+def _flat(x: Any, batch: Any) -> Any:
+    return x.expand(*batch, *x.shape[-2:]).reshape(-1, 1, *x.shape[-2:])
+
+
+# ---- kernels that can be differentiated once -----------------------------------------------------------------------------------
+def first_order(fused: Callable[..., Any], composed: Callable[..., Any], *operands: Any) -> Any:
+    """`fused(*operands)`, by a kernel that has a first derivative only; the derivatives after that are those of `composed`."""
+    if torch.compiler.is_compiling():
+        return composed(*operands) if len(grad._TRACED) > 0 else fused(*operands)
+    if torch._C._functorch.peek_interpreter_stack() is not None:
+        return composed(*operands)
+    if not torch.is_grad_enabled() or not any(x is not None and x.requires_grad for x in operands):
+        return fused(*operands)
+    return _FirstOrder.apply(fused, composed, *operands)
+
+
+class _FirstOrder(torch.autograd.Function):
+    """The fused graph is made aside and kept; the backward pass goes through it unless it is to be differentiated itself."""
+
+    @staticmethod
+    def forward(ctx: Any, fused: Any, composed: Any, *operands: Any) -> Any:
+        inputs = [x if x is None else x.detach().requires_grad_(x.requires_grad) for x in operands]
+        with torch.enable_grad():
+            output = fused(*inputs)
+        ctx.fused, ctx.composed = (inputs, output), composed
+        ctx.save_for_backward(*operands)
+        return tuple([y.detach() for y in output]) if isinstance(output, tuple) else output.detach()
+
+    @staticmethod
+    def backward(ctx: Any, *upstream: Any) -> Any:
+        again = torch.is_grad_enabled()
+        inputs, output = ctx.fused
+        if again:
+            inputs = ctx.saved_tensors
+            output = ctx.composed(*inputs)
+        wanted = [x for x, needed in zip(inputs, ctx.needs_input_grad[2:]) if needed]
+        outputs = output if isinstance(output, tuple) else (output,)
+        found = iter(torch.autograd.grad(outputs, wanted, upstream, retain_graph=True, create_graph=again, allow_unused=True))
+        return None, None, *(next(found) if needed else None for needed in ctx.needs_input_grad[2:])
