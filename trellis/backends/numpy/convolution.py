@@ -46,7 +46,7 @@ def _groups_last(ndim: int) -> list[int]:
 
 # A block of columns: small enough for the cache, large enough that the threads of BLAS seldom meet; of wide rows at least so
 # many that packing the filters does not count, within the last limit.
-BLOCK_BYTES, BLOCK_ROWS, BLOCK_LIMIT = 4 << 20, 1024, 64 << 20
+BLOCK_BYTES, BLOCK_ROWS, BLOCK_LIMIT = 5 << 19, 512, 64 << 20
 THIN, NARROW, SHORT = 4, 16, 12  # channels in times out of a thin group; output channels; elements of a run worth copying
 OVERLAPS = 6  # a block of the first axis has at least so many times what the next repeats
 
@@ -60,7 +60,7 @@ def convolution(
     if not filter_channel_last:
         filters = filters.transpose(*range(2, filters.ndim), 1, 0)
     x = _grouped(x, groups, channel_last)
-    w = np.moveaxis(filters.reshape(*filters.shape[:-1], groups, filters.shape[-1] // groups), -2, 0)
+    w = _grouped_filters(filters, groups, -1)
     window = [(k - 1) * d + 1 for k, d in zip(w.shape[1:-2], dilations)]
     spans = [(n - 1) * e + 1 + low + high if n else low + high for n, e, (low, high) in zip(x.shape[2:], x_dilations, padding)]
     sizes = [max((n - k) // s + 1, 0) for n, k, s in zip(spans, window, strides)]
@@ -75,7 +75,7 @@ def transposed_convolution(
 ) -> Any:  # fmt: skip
     (x, filters, bias), dtype = _operands(x, filters, bias)
     x = _grouped(x, groups, channel_last)
-    w = np.moveaxis(filters.reshape(*filters.shape[:-2], groups, x.shape[-1], filters.shape[-1]), -3, 0)
+    w = _grouped_filters(filters, groups, -2)
     y, target = _result(x, output_shape, w.shape[-1], channel_last)
     variant = _transposed_variant(w, strides)
     quiet.run(variant, x, w, target, _places(bias, groups), strides, dilations, [low for low, _ in padding])
@@ -100,9 +100,20 @@ def _operands(*arrays: Any) -> tuple[list[Any], Any]:
 
 
 def _grouped(x: Any, groups: int, channel_last: bool) -> Any:
+    batch, channels = x.shape[0], x.shape[-1 if channel_last else 1]
     if channel_last:
-        return np.moveaxis(x.reshape(*x.shape[:-1], groups, x.shape[-1] // groups), -2, 0)
-    return np.moveaxis(x.reshape(x.shape[0], groups, x.shape[1] // groups, *x.shape[2:]), (1, 2), (0, -1))
+        return x[None] if groups == 1 else np.moveaxis(x.reshape(*x.shape[:-1], groups, channels // groups), -2, 0)
+    split = x.reshape(batch, groups, channels // groups, *x.shape[2:])
+    return split.transpose(1, 0, *range(3, split.ndim), 2)
+
+
+def _grouped_filters(filters: Any, groups: int, axis: int) -> Any:
+    """The groups first, out of the channels at `axis`."""
+    if groups == 1:
+        return filters[None]
+    shape = list(filters.shape)
+    shape[axis : axis + 1 or None] = groups, shape[axis] // groups
+    return np.moveaxis(filters.reshape(shape), axis - 1, 0)
 
 
 def _result(x: Any, sizes: Sizes, channels: int, channel_last: bool) -> tuple[Any, Any]:
@@ -380,7 +391,7 @@ def _frame(x: Any, lows: Sizes, sizes: Sizes, order: Any) -> Any:
     if lengths == list(sizes):
         return _in_order(inside, order)
     axes = order(x.ndim)
-    made = np.empty([(*x.shape[:2], *sizes, x.shape[-1])[a] for a in axes], x.dtype).transpose(np.argsort(axes))
+    made = np.empty([(*x.shape[:2], *sizes, x.shape[-1])[a] for a in axes], x.dtype).transpose(_inverse(axes))
     given = []
     for axis, (low, n, m) in enumerate(zip(lows, lengths, sizes), 2):
         start = min(max(low, 0), m)
@@ -396,4 +407,8 @@ def _in_order(x: Any, order: Any) -> Any:
     axes = order(x.ndim)
     if x.strides[axes[-1]] == x.itemsize or x.shape[axes[-1]] == 1:
         return x
-    return np.ascontiguousarray(x.transpose(axes)).transpose(np.argsort(axes))
+    return np.ascontiguousarray(x.transpose(axes)).transpose(_inverse(axes))
+
+
+def _inverse(axes: list[int]) -> list[int]:
+    return sorted(range(len(axes)), key=axes.__getitem__)
