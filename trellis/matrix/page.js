@@ -1,0 +1,342 @@
+"use strict";
+// All texts of the data reach the page as text nodes and attributes, never as markup.
+const data = JSON.parse(document.getElementById("data").textContent);
+const $ = (id) => document.getElementById(id);
+const STEP = 100; // rows of a table that are drawn at first: a page of 10,000 rows answers as fast as one of 50
+const LETTERS = { p: "passed", f: "failed", c: "crashed", n: "not run", k: "known failure", u: "unexpected pass" };
+const STATUSES = [...data.statuses, "unexpected pass"];
+const RED = new Set(["failed", "crashed"]);
+
+function element(name, attributes = {}, ...children) {
+  const made = document.createElement(name);
+  for (const [key, value] of Object.entries(attributes)) {
+    if (key.startsWith("on")) made.addEventListener(key.slice(2), value);
+    else if (value === true) made.setAttribute(key, "");
+    else if (value !== null && value !== undefined && value !== false) made.setAttribute(key, value);
+  }
+  made.append(...children.filter((child) => child !== null && child !== undefined && child !== ""));
+  return made;
+}
+const kind = (status) => `s-${status.replace(" ", "-")}`;
+function icon(status) {
+  const made = document.createElementNS("http://www.w3.org/2000/svg", "svg");
+  made.setAttribute("class", "icon");
+  made.setAttribute("aria-hidden", "true");
+  const use = document.createElementNS("http://www.w3.org/2000/svg", "use");
+  use.setAttribute("href", `#i-${status.replace(" ", "-")}`);
+  made.append(use);
+  return made;
+}
+const number = (n) => n.toLocaleString("en");
+const plural = (n, word) => `${number(n)} ${word}${n === 1 ? "" : "s"}`;
+const day = (date) => date.slice(0, 16).replace("T", " ");
+const errorText = (e) => (e === undefined || e === null ? "" : e === 0 ? "0" : e.toExponential(1));
+const seconds = (s) => (s >= 60 ? `${Math.floor(s / 60)} min ${Math.round(s % 60)} s` : s >= 1 ? `${s.toFixed(1)} s` : `${Math.round(s * 1000)} ms`);
+
+// The cells in the order of tables, rows, backends.
+const rows = [];
+const cells = data.cells;
+for (const [table, names] of Object.entries(data.tables)) {
+  for (const name of names) {
+    const row = { table, name, cells: [], drawn: null };
+    data.backends.forEach((backend) => {
+      const cell = cells[rows.length * data.backends.length + row.cells.length];
+      Object.assign(cell, { row, backend, label: cell.unexpected ? "unexpected pass" : cell.status });
+      row.cells.push(cell);
+    });
+    row.text = [name, table, ...new Set(row.cells.map((cell) => cell.reason || ""))].join("\n").toLowerCase();
+    rows.push(row);
+  }
+}
+cells.forEach((cell, index) => { cell.index = index; });
+const tables = Object.keys(data.tables);
+const rowsOf = new Map(tables.map((table) => [table, []]));
+rows.forEach((row) => rowsOf.get(row.table).push(row));
+
+function tally(list) {
+  const counts = Object.fromEntries(STATUSES.map((status) => [status, 0]));
+  for (const cell of list) counts[cell.label] += 1;
+  return counts;
+}
+function drawBar(bar, counts) {
+  for (const status of STATUSES) {
+    if (counts[status]) {
+      const part = element("span", { class: kind(status) });
+      part.style.flexGrow = counts[status];
+      bar.append(part);
+    }
+  }
+  return bar;
+}
+
+// Totals
+const counts = tally(cells);
+$("green").textContent = number(counts.passed);
+$("of").textContent = `of ${number(cells.length)} cells passed`;
+drawBar($("bar"), counts);
+$("when").textContent = `Run on ${day(data.date)} UTC${data.duration ? ` in ${seconds(data.duration)}` : ""}`;
+$("about").textContent = [data.commit && `Commit ${data.commit}`, `Python ${data.python}`].filter(Boolean).join(" · ");
+data.backends.forEach((backend, column) => {
+  const own = cells.filter((cell) => cell.backend === backend);
+  const versions = own.map((cell) => data.versions[cell.versions]).find(Boolean) || {};
+  const version = versions[backend] || "";
+  const green = tally(own);
+  $("columns").append(element("li", {}, element("b", {}, backend), element("span", { class: "version" }, version),
+    element("span", { class: "share" }, number(green.passed), element("small", {}, ` of ${number(own.length)} passed`)),
+    drawBar(element("div", { class: "bar", "aria-hidden": "true" }), green)));
+});
+$("foot").textContent = `Run ${data.id} on ${data.platform}. Errors are relative to the largest value expected. A test that compares nothing is shown as failed.`;
+
+// Filters
+const filter = { text: "", table: "", statuses: new Set(), backends: new Set() };
+const limits = new Map();
+const shownBackends = () => data.backends.filter((backend) => !filter.backends.size || filter.backends.has(backend));
+function matches(row, shown) {
+  if (filter.table && row.table !== filter.table) return false;
+  if (filter.text && !row.text.includes(filter.text)) return false;
+  if (!filter.statuses.size) return true;
+  return row.cells.some((cell) => filter.statuses.has(cell.label) && shown.has(cell.backend));
+}
+function chip(name, set, status) {
+  const button = element("button", {
+    type: "button", class: `chip ${status ? kind(name) : ""} ${status && !counts[name] ? "none" : ""}`, "aria-pressed": "false", "data-name": name,
+    onclick: () => { set.has(name) ? set.delete(name) : set.add(name); update(); },
+  }, status ? icon(name) : null, name, status ? element("span", { class: "n" }, number(counts[name])) : null);
+  return button;
+}
+STATUSES.forEach((status) => {
+  if (status !== "unexpected pass" || counts[status]) $("statuses").append(chip(status, filter.statuses, true));
+});
+data.backends.forEach((backend) => $("backends").append(chip(backend, filter.backends, false)));
+$("table").append(element("option", { value: "" }, "All tables"), ...tables.map((table) => element("option", { value: table }, table)));
+$("table").hidden = tables.length < 2;
+$("search").addEventListener("input", () => { filter.text = $("search").value.trim().toLowerCase(); update(); });
+$("table").addEventListener("change", () => { filter.table = $("table").value; update(); });
+$("tools").addEventListener("submit", (event) => event.preventDefault());
+$("clear").addEventListener("click", clear);
+function clear() {
+  $("search").value = $("table").value = filter.text = filter.table = "";
+  filter.statuses.clear();
+  filter.backends.clear();
+  update();
+  $("search").focus();
+}
+
+// Tables
+const link = (cell) => `#${[cell.row.table, cell.row.name, cell.backend].map(encodeURIComponent).join("/")}`;
+function describe(cell) {
+  const done = cell.comparisons ? `, ${plural(cell.comparisons, "comparison")}` : "";
+  return `${cell.row.name} on ${cell.backend}: ${cell.label}${done}${cell.reason ? `, ${cell.reason}` : ""}`;
+}
+function drawRow(row) {
+  if (!row.drawn) {
+    row.drawn = element("tr", { role: "row" }, element("th", { scope: "row", role: "rowheader" }, row.name));
+    row.buttons = row.cells.map((cell) => {
+      const button = element("button", { type: "button", class: `cell ${kind(cell.label)}`, "aria-label": describe(cell), title: cell.reason || null, "data-cell": cell.index },
+        icon(cell.label), element("span", { class: "word" }, cell.label),
+        cell.comparisons ? element("span", { class: "n" }, number(cell.comparisons)) : null,
+        element("span", { class: "where" }, cell.backend));
+      row.drawn.append(element("td", { role: "cell" }, button));
+      return button;
+    });
+  }
+  const shown = new Set(shownBackends());
+  row.cells.forEach((cell, i) => {
+    row.buttons[i].parentNode.hidden = !shown.has(cell.backend);
+    row.buttons[i].classList.toggle("dim", filter.statuses.size > 0 && !filter.statuses.has(cell.label));
+  });
+  return row.drawn;
+}
+const blocks = new Map();
+tables.forEach((table, position) => {
+  const body = element("tbody", { role: "rowgroup" });
+  const id = `table-${position + 1}`;
+  const total = element("p");
+  const heads = data.backends.map((backend) => element("th", { scope: "col", role: "columnheader" }, backend));
+  const more = element("button", { type: "button", class: "quiet", onclick: () => showMore(table) });
+  const foot = element("div", { class: "more", hidden: true }, more);
+  const wide = data.backends.length > 6;
+  const block = element("section", { class: "block", "aria-labelledby": id },
+    element("header", {}, element("h2", { id }, tables.length > 1 ? `Table ${position + 1}: ${table}` : table), total),
+    element("div", { class: `frame${wide ? " wide" : ""}` },
+      element("table", { class: `grid${wide ? " free" : ""}`, role: "table", "aria-labelledby": id },
+        element("thead", { role: "rowgroup" }, element("tr", { role: "row" }, element("th", { scope: "col", role: "columnheader" }, "test"), ...heads)), body), foot));
+  blocks.set(table, { block, body, heads, total, more, foot });
+  $("tables").append(block);
+});
+const nothing = element("p", { class: "empty", hidden: true }, "No row matches these filters.");
+$("tables").append(nothing);
+
+function update() {
+  const began = performance.now();
+  const backends = shownBackends();
+  const shown = new Set(backends);
+  let found = 0;
+  for (const [table, parts] of blocks) {
+    const matching = rowsOf.get(table).filter((row) => matches(row, shown));
+    const limit = limits.get(table) || STEP;
+    found += matching.length;
+    parts.block.hidden = !matching.length;
+    parts.body.replaceChildren(...matching.slice(0, limit).map(drawRow));
+    parts.heads.forEach((head, i) => { head.hidden = !shown.has(data.backends[i]); });
+    const all = matching.length * backends.length;
+    const green = matching.reduce((sum, row) => sum + row.cells.filter((cell) => cell.label === "passed" && shown.has(cell.backend)).length, 0);
+    parts.total.textContent = `${number(green)} of ${number(all)} passed`;
+    parts.foot.hidden = matching.length <= limit;
+    parts.more.textContent = `Show ${number(Math.min(500, matching.length - limit))} more of ${number(matching.length - limit)} rows`;
+  }
+  nothing.hidden = found > 0;
+  for (const [box, set] of [[$("statuses"), filter.statuses], [$("backends"), filter.backends]]) {
+    for (const button of box.querySelectorAll("button")) button.setAttribute("aria-pressed", String(set.has(button.dataset.name)));
+  }
+  const narrowed = filter.text || filter.table || filter.statuses.size || filter.backends.size;
+  $("count").textContent = narrowed ? `${number(found)} of ${plural(rows.length, "row")}` : plural(rows.length, "row");
+  $("clear").hidden = !narrowed;
+  void $("tables").offsetHeight; // so that the time below holds the layout too
+  document.documentElement.dataset.updated = (performance.now() - began).toFixed(1);
+}
+function showMore(table) {
+  const before = limits.get(table) || STEP;
+  limits.set(table, before + 500);
+  update();
+  blocks.get(table).body.rows[before]?.querySelector("button:not([hidden])")?.focus();
+}
+$("tables").addEventListener("click", (event) => {
+  const button = event.target.closest("[data-cell]");
+  if (button) open(cells[button.dataset.cell]);
+});
+$("tables").addEventListener("keydown", (event) => {
+  const button = event.target.closest("[data-cell]");
+  const move = { ArrowLeft: [0, -1], ArrowRight: [0, 1], ArrowUp: [-1, 0], ArrowDown: [1, 0] }[event.key];
+  if (!button || !move) return;
+  const lines = [...$("tables").querySelectorAll("tbody tr")].map((line) => [...line.querySelectorAll("td:not([hidden]) [data-cell]")]);
+  const down = lines.findIndex((line) => line.includes(button));
+  const next = lines[down + move[0]]?.[lines[down].indexOf(button) + move[1]];
+  if (next) { next.focus(); event.preventDefault(); }
+});
+
+// Evidence
+let opener = null;
+let current = null;
+function open(cell, remember = true) {
+  current = cell;
+  $("evidence-table").textContent = `${cell.row.table} · ${cell.backend}`;
+  $("evidence-title").textContent = cell.row.name;
+  $("siblings").replaceChildren(...cell.row.cells.map((other) => element("a", {
+    class: `chip ${kind(other.label)}`, href: link(other), "aria-current": other === cell ? "true" : null, "aria-label": `${other.backend}: ${other.label}`,
+  }, icon(other.label), other.backend)));
+  $("evidence-body").replaceChildren(...evidence(cell));
+  if (remember) history.replaceState(null, "", link(cell));
+  if (!$("evidence").open) { opener = document.activeElement; $("evidence").showModal(); $("close").focus(); }
+  $("evidence").scrollTop = 0;
+}
+function fact(name, value, kind) {
+  return value === "" || value === undefined || value === null ? "" : element("div", { class: kind }, element("dt", {}, name), element("dd", {}, String(value)));
+}
+function evidence(cell) {
+  const parts = [element("div", { class: `verdict ${kind(cell.label)}`, role: "group", "aria-label": "Verdict" }, icon(cell.label),
+    element("div", {}, element("strong", {}, cell.label), cell.reason ? element("p", {}, cell.reason) : null))];
+  const versions = Object.entries(data.versions[cell.versions] || {}).map((entry) => entry.join(" ")).join(", ");
+  parts.push(element("dl", { class: "facts" },
+    fact("Comparisons", cell.test ? number(cell.comparisons || 0) : ""), fact("Largest error", errorText(cell.largest_error)),
+    fact("Duration", cell.duration === undefined ? "" : seconds(cell.duration)), fact("Date (UTC)", cell.date ? day(cell.date) : ""),
+    fact("Commit", cell.commit), fact("Versions", versions, "all")));
+  if (cell.test) parts.push(element("h3", {}, "Test"), element("p", {}, element("code", {}, cell.test)));
+  if (cell.about !== undefined) parts.push(element("p", { class: "note" }, data.abouts[cell.about]));
+  if (cell.compared) parts.push(element("h3", {}, "What was compared"), comparedTable(cell.compared));
+  if (cell.traceback) parts.push(element("h3", {}, "Traceback"), element("pre", { tabindex: "0", "aria-label": "Traceback" }, cell.traceback));
+  if (cell.log) parts.push(element("h3", {}, "Log"), element("pre", { tabindex: "0", "aria-label": "Log" }, cell.log));
+  parts.push(element("h3", {}, "History"), past(cell));
+  return parts;
+}
+function comparedTable(list) {
+  const head = ["Line", "Statement of the test", "Times", "Largest error"].map((name, i) => element("th", { scope: "col", class: i > 1 ? "right" : null }, name));
+  return element("table", { class: "compared" }, element("thead", {}, element("tr", {}, ...head)), element("tbody", {}, ...list.map((place) =>
+    element("tr", {}, element("td", { "data-name": "line" }, place.line ? String(place.line) : ""),
+      element("td", {}, element("code", {}, place.text || place.how), element("span", { class: "by" }, [place.how, place.what && `expected ${place.what}`].filter(Boolean).join(" · "))),
+      element("td", { class: "right", "data-name": "times" }, number(place.count)),
+      element("td", { class: "right", "data-name": "largest error" }, errorText(place.error))))));
+}
+function past(cell) {
+  return element("ol", { class: "past" }, ...[...data.history].reverse().filter((run) => run.states[cell.index] !== ".").map((run) => {
+    const status = LETTERS[run.states[cell.index]];
+    return element("li", { class: kind(status) }, icon(status), element("span", {}, status), element("time", { datetime: run.date }, day(run.date)), element("code", {}, run.commit));
+  }));
+}
+$("close").addEventListener("click", () => $("evidence").close());
+$("evidence").addEventListener("click", (event) => { if (event.target === $("evidence")) $("evidence").close(); });
+$("evidence").addEventListener("close", () => {
+  history.replaceState(null, "", location.pathname + location.search);
+  const button = current && document.querySelector(`[data-cell="${current.index}"]`);
+  (button || opener)?.focus();
+});
+function follow() {
+  const [table, name, backend] = location.hash.slice(1).split("/").map((part) => { try { return decodeURIComponent(part); } catch { return part; } });
+  const row = rows.find((each) => each.table === table && each.name === name);
+  const cell = row?.cells.find((each) => each.backend === backend);
+  if (cell) open(cell, false);
+}
+addEventListener("hashchange", follow);
+addEventListener("keydown", (event) => {
+  const typing = event.target.closest?.("input, select, textarea, dialog");
+  if (event.key === "/" && !typing && !event.ctrlKey && !event.metaKey) { $("search").focus(); event.preventDefault(); }
+});
+
+// Two runs compared
+const name = (run) => `${day(run.date)}${run.commit ? ` · ${run.commit}` : ""}${run.selection.length ? " · part" : ""}${run.id === data.id ? " · this run" : ""}`;
+for (const select of [$("from"), $("to")]) {
+  select.append(...[...data.history].reverse().map((run) => element("option", { value: run.id }, name(run))));
+  select.addEventListener("change", compare);
+}
+function compare() {
+  const [from, to] = [$("from"), $("to")].map((select) => data.history.find((run) => run.id === select.value));
+  const groups = { "Turned red": [], "Turned green": [], "Changed otherwise": [] };
+  cells.forEach((cell, i) => {
+    const before = LETTERS[from.states[i]];
+    const after = LETTERS[to.states[i]];
+    if (before === after || !before || !after) return;
+    const unselected = (run, status) => run.selection.length && status === "not run";
+    if (unselected(from, before) || unselected(to, after)) return;
+    groups[RED.has(after) && !RED.has(before) ? "Turned red" : after === "passed" ? "Turned green" : "Changed otherwise"].push([cell, before, after]);
+  });
+  const list = $("changes-list");
+  list.replaceChildren();
+  for (const [title, changes] of Object.entries(groups)) {
+    if (!changes.length) continue;
+    list.append(element("h3", {}, `${title}: ${number(changes.length)}`), element("ul", {}, ...changes.slice(0, 300).map(([cell, before, after]) =>
+      element("li", {}, element("button", { type: "button", class: "link", onclick: () => open(cell) }, `${cell.row.name} on ${cell.backend}`), ` ${before} → ${after}`))));
+    if (changes.length > 300) list.append(element("p", { class: "note" }, `and ${number(changes.length - 300)} more`));
+  }
+  if (!list.children.length) list.append(element("p", { class: "note" }, from === to ? "Choose two different runs." : "No cell changed between these runs."));
+  const words = Object.entries(groups).filter(([, changes]) => changes.length).map(([title, changes]) => `${number(changes.length)} ${title.toLowerCase()}`);
+  $("changes-head").textContent = `Compare two runs${words.length ? `: ${words.join(", ")}` : ""}`;
+}
+if (data.history.length > 1) {
+  const complete = data.history.filter((run) => run.id !== data.id && !run.selection.length);
+  $("to").value = data.id;
+  $("from").value = (complete.at(-1) || data.history.at(-2)).id;
+  compare();
+} else {
+  $("changes").hidden = true;
+}
+
+// Theme: as the system says, unless chosen
+const themes = ["auto", "light", "dark"];
+function paint(theme) {
+  if (theme === "auto") delete document.documentElement.dataset.theme;
+  else document.documentElement.dataset.theme = theme;
+  $("theme").textContent = `Theme: ${theme}`;
+}
+let theme = "auto";
+try { theme = localStorage.getItem("trellis-matrix-theme") || "auto"; } catch { /* no storage from disk in some browsers */ }
+paint(theme);
+$("theme").addEventListener("click", () => {
+  theme = themes[(themes.indexOf(theme) + 1) % themes.length];
+  paint(theme);
+  try { localStorage.setItem("trellis-matrix-theme", theme); } catch { /* as above */ }
+});
+
+$("main").hidden = false;
+new ResizeObserver(() => document.documentElement.style.setProperty("--tools", `${$("tools").offsetHeight}px`)).observe($("tools"));
+update();
+follow();

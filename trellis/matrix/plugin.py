@@ -1,7 +1,7 @@
 """The pytest plugin: `pytest --trellis-matrix` runs a project's tests as a matrix, one process a backend, and writes the report.
 
 Without the option it does nothing, except in a project whose pyproject.toml lists `backends` in `[tool.trellis.matrix]`: there it
-gives a fixture `backend`, the name of each in turn. A test that takes `backend` (this fixture or one of the project's own) is a row.
+gives a fixture `backend`, the name of each in turn. A test that takes `backend` (this one or the project's own) is a row.
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ _HERE = Path(__file__).parent
 
 def write_all(run: Run, runs: list[Run], settings: Settings, output: Path | None = None) -> Path:
     """Write the report of a run: README.md, badges, evidence and index.html; returns their directory."""
-    output = output or settings.path("output")
+    elsewhere, output = output is not None, output or settings.path("output")
     files = {"README.md": index_page(run), "index.html": page(run, runs)}
     for record in run.cells():
         files.setdefault(f"badges/{slug(label(record))}.svg", badge("", label(record), COLOURS[record.status]))
@@ -38,7 +38,7 @@ def write_all(run: Run, runs: list[Run], settings: Settings, output: Path | None
                 stale.unlink()
     for name, text in files.items():
         write(output / name, text)
-    if settings.readme:
+    if settings.readme and not elsewhere:
         into_readme(settings.path("readme"), run, output)
     return output
 
