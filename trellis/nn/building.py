@@ -12,7 +12,7 @@ from trellis.array import Array
 from trellis.container import Container
 from trellis.dispatch import default_backend, interpreters, load, target, using
 from trellis.keys import Key, fold_in, make_key, next_key
-from trellis.nn.structure import KINDS, MODULE, SKIP, as_array, children, gather, is_floating, modules
+from trellis.nn.structure import ARRAY, KINDS, MAPPING, MODULE, SEQUENCE, as_array, children, gather, is_floating
 from trellis.ops.arguments import choice
 from trellis.ops.conversion import to_backend
 
@@ -126,24 +126,48 @@ def give(module: Any, values: Any, *, partial: bool = False, keep: bool = False,
 
     With `keep` the very Arrays given are put, so that two Modules given one Array share it.
     """
-    own = gather(module, buffers).to_flat_dict()
+    own = gather(module, buffers)
+    replaced: dict[int, Array] = {}
+    if keep or type(values) is not Container or not _paired(own._nodes, values._nodes, replaced):
+        replaced = _checked(
+            type(module).__name__, name, own.to_flat_dict(), values, partial, "buffer" if buffers else "parameter"
+        )
+    if not keep:  # two places given one Array stay two parameters
+        replaced = {key: Array(value._data) for key, value in replaced.items()}
+    replace(module, replaced, set())
+
+
+def _paired(own: dict[str, Any], given: dict[str, Any], replaced: dict[int, Array]) -> bool:
+    """Fill `replaced` where all fits at first sight, as it does in every step of a training."""
+    if len(own) != len(given):
+        return False
+    for key, value in own.items():
+        other = given.get(key)
+        if type(value) is Container:
+            if type(other) is not Container or not _paired(value._nodes, other._nodes, replaced):
+                return False
+        elif type(other) is Array and other.shape == value.shape:
+            replaced[id(value)] = other
+        else:
+            return False
+    return True
+
+
+def _checked(owner: str, name: str, own: dict[str, Any], values: Any, partial: bool, what: str) -> dict[int, Array]:
+    """id of an own Array -> the one given for it; an error that says what does not fit."""
     if not isinstance(values, Mapping):
-        raise TypeError(f"{type(module).__name__}: {name} is a {type(values).__name__}; expected a Container or a dict of arrays")
-    given = Container(values).to_flat_dict()
-    given = {path: value for path, value in given.items() if value is not None}
-    compare(type(module).__name__, name, own, given, partial)
+        raise TypeError(f"{owner}: {name} is a {type(values).__name__}; expected a Container or a dict of arrays")
+    given = {path: value for path, value in Container(values).to_flat_dict().items() if value is not None}
+    compare(owner, name, own, given, partial)
     replaced: dict[int, Array] = {}
     for path, value in given.items():
         found = as_array(value)
         if found is None:
-            raise TypeError(f"{type(module).__name__}: {name} holds a {type(value).__name__} at {path!r}; expected an array")
+            raise TypeError(f"{owner}: {name} holds a {type(value).__name__} at {path!r}; expected an array")
         if tuple(found.shape) != tuple(own[path].shape):
-            raise ValueError(
-                f"{type(module).__name__}: {name} has shape {found.shape} at {path!r}, but the "
-                f"{'buffer' if buffers else 'parameter'} has {own[path].shape}"
-            )
-        replaced[id(own[path])] = found if keep else Array(found._data)
-    replace(module, replaced)
+            raise ValueError(f"{owner}: {name} has shape {found.shape} at {path!r}, but the {what} has {own[path].shape}")
+        replaced[id(own[path])] = found
+    return replaced
 
 
 def compare(owner: str, name: str, own: Mapping[str, Any], given: Mapping[str, Any], partial: bool = False) -> None:
@@ -161,26 +185,31 @@ def _listed(paths: list[str], most: int = 8) -> str:
     return f"{shown} and {len(paths) - most} more" if len(paths) > most else shown
 
 
-def replace(module: Any, replaced: dict[int, Array]) -> None:
+def replace(module: Any, replaced: dict[int, Array], seen: set[int]) -> None:
     """Put an Array in every place that holds the one with this id, in the whole tree."""
-    for _, found, _ in modules(module):
-        for attribute, value in list(found.__dict__.items()):
-            kind = KINDS[type(value)]
-            if kind not in (SKIP, MODULE) and attribute not in found._meta.plain:
-                found.__dict__[attribute] = _replaced(value, replaced)
+    seen.add(id(module))
+    attributes, plain = module.__dict__, module._meta.plain
+    for name, value in attributes.items():
+        kind = KINDS[type(value)]
+        if kind and name not in plain:
+            attributes[name] = _replaced(value, kind, replaced, seen)
 
 
-def _replaced(value: Any, replaced: dict[int, Array]) -> Any:
-    """A nest with other Arrays: lists and dicts are changed in place, since others may hold them too."""
-    if isinstance(value, Array):
+def _replaced(value: Any, kind: int, replaced: dict[int, Array], seen: set[int]) -> Any:
+    """A member with other Arrays. Lists and dicts are changed in place, since others may hold them too."""
+    if kind == ARRAY:
         return replaced.get(id(value), value)
-    if type(value) is list:
-        value[:] = [_replaced(member, replaced) for member in value]
-    elif type(value) is tuple:
-        return tuple([_replaced(member, replaced) for member in value])
-    elif isinstance(value, Mapping):
+    if kind == MODULE:
+        if id(value) not in seen:
+            replace(value, replaced, seen)
+    elif kind == SEQUENCE:
+        members = [_replaced(member, KINDS[type(member)], replaced, seen) for member in value]
+        if type(value) is tuple:
+            return tuple(members)
+        value[:] = members
+    elif kind == MAPPING:
         for key, member in list(value.items()):
-            value[key] = _replaced(member, replaced)  # type: ignore[index]
+            value[key] = _replaced(member, KINDS[type(member)], replaced, seen)
     return value
 
 
@@ -190,7 +219,7 @@ def change(module: Any, function: Any) -> None:
     for state in (gather(module), gather(module, buffers=True)):
         for value in state.to_flat_dict().values():
             replaced[id(value)] = function(value)
-    replace(module, replaced)
+    replace(module, replaced, set())
 
 
 def bring(module: Any, backend: str | None, device: Any, dtype: Any) -> None:

@@ -33,6 +33,9 @@ def functional_call(
         raise RuntimeError(f"functional_call: {type(model).__name__} is not built; call it once, or model.build()")
     stream = None if seed is None else Stream(Key(seed))
     binding = Binding(constant=not grads_enter(), stream=stream)
-    copy = model._copy(binding, v, buffers)
-    result = _run(copy, args, kwargs)
-    return result, gather(copy, buffers=True)
+    try:
+        copy = model._copy(binding, v, buffers)
+        result = _run(copy, args, kwargs)
+        return result, gather(copy, buffers=True)
+    finally:
+        binding.release()

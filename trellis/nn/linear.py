@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Unpack
 
+from trellis.array import Array
+from trellis.dispatch import interpreters
 from trellis.nn.building import Options
 from trellis.nn.layer import initial, size
 from trellis.nn.module import Module
-from trellis.ops.linalg import matmul, matrix_transpose
+from trellis.ops.attention import linear
 from trellis.typing import AnyArray
 
 __all__ = ["Linear", "Sequential"]
@@ -41,8 +43,15 @@ class Linear(Module):
         }
 
     def forward(self, x: AnyArray) -> AnyArray:
-        y = matmul(x, matrix_transpose(self.w))
-        return y if self.b is None else y + self.b
+        w, b = self.w, self.b
+        if b is not None and type(x) is Array:  # the common case, spelt out because it is the hottest of all layers
+            kind = type(w._data)
+            if type(x._data) is kind and type(b._data) is kind:
+                try:
+                    return Array(interpreters[kind].linear(x._data, w._data, b._data))
+                except Exception:  # said in our words by the function
+                    return linear(x, w, bias=b)
+        return linear(x, w, bias=b)
 
     def _repr_arguments(self) -> str:
         return f"{self.input_channels}, {self.output_channels}" + ("" if self.with_bias else ", with_bias=False")

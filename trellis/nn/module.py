@@ -122,7 +122,10 @@ class Module(metaclass=Construction):
         if v is None and grads_enter():
             return _run(self, args, kwargs)
         binding = Binding(constant=not grads_enter())
-        return self._finish(binding, _run(self._copy(binding, v, None), args, kwargs))
+        try:
+            return self._finish(binding, _run(self._copy(binding, v, None), args, kwargs))
+        finally:
+            binding.release()
 
     def _build_by_call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         if self._meta.options.get("build_mode") == "explicit":

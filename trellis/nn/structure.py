@@ -210,6 +210,10 @@ class Binding:
         self.constant, self.tracker, self.stream = constant, tracker, stream
         self.wrong = False  # whether the nests of arrays have other names than the tree
 
+    def release(self) -> None:
+        """Let go of the copies, which point here: memory is freed at once, not when Python looks for cycles."""
+        self.pairs, self.modules, self.arrays = [], {}, {}
+
     def copy(self, module: Any, v: Any, buffers: Any) -> Any:
         """The copy of a Module; `v` and `buffers` are nested mappings, or None to keep what is there."""
         made = self.modules.get(id(module))

@@ -47,13 +47,16 @@ def run_tracked(module: Any, args: tuple[Any, ...], v: Any, kwargs: dict[str, An
 
     options = {name: kwargs.pop(name) for name in TRACKING if name in kwargs}
     expected = options.get("expected_submod_rets")
-    binding = Binding(constant=not grads_enter())
-    copy = module._copy(binding, v, None)
     if not options.get("track_submod_rets") and expected is None:
-        return module._finish(binding, _run(copy, args, kwargs))
+        return module(*args, v=v, **kwargs)
     wanted = _wanted(module, options.get("submod_depth"), options.get("submods_to_track"))
-    binding.tracker = tracker = Tracker({id(made): wanted[id(own)] for own, made in binding.pairs if id(own) in wanted})
-    result = module._finish(binding, _run(copy, args, kwargs))
+    binding = Binding(constant=not grads_enter())
+    try:
+        copy = module._copy(binding, v, None)
+        binding.tracker = tracker = Tracker({id(made): wanted[id(own)] for own, made in binding.pairs if id(own) in wanted})
+        result = module._finish(binding, _run(copy, args, kwargs))
+    finally:
+        binding.release()
     module._meta.rets, module._meta.order = tracker.rets, tracker.order
     if expected is not None:
         compare(tracker.rets, expected)
