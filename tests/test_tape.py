@@ -18,7 +18,7 @@ from cases import CASES, C, D, P, R, S, T, V
 
 import trellis as tl
 from trellis.backends.numpy.rules import CONSTANT, RULES
-from trellis.dispatch import load
+from trellis.dispatch import call, load
 
 NUMPY = load("numpy")
 Function = Callable[..., Any]
@@ -156,7 +156,15 @@ ROWS += [
     row("full_like", lambda tl, x: tl.full_like(x, 2.0) * x, R),
     row("meshgrid", lambda tl, x, y: tl.meshgrid(x, y), V, R[0]),
     row("setitem", lambda tl, x: _assigned(tl, x), R),
+    row("convolution", lambda tl, x, w: tl.conv1d(x, w, 2, "SAME", x_dilations=2, groups=2), T, W.reshape(3, 2, 4)),
+    row("transposed_convolution", lambda tl, x, w: tl.conv1d_transpose(x, w, 2, "SAME"), T, W.reshape(2, 4, 3)),
+    row("convolution_filter_gradient", lambda tl, x, g: _filter_gradient(x, g), T, T[:, :2, :2]),
 ]  # fmt: skip
+
+
+def _filter_gradient(x: Any, g: Any) -> Any:
+    options = {"strides": (1,), "padding": ((1, 0),), "dilations": (1,), "groups": 2, "window": (3,), "channel_last": True}
+    return call("convolution_filter_gradient", x, g, **options)
 
 
 def _rebuilt(tl: Any, parts: Any) -> Any:
