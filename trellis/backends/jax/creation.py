@@ -19,6 +19,13 @@ __all__ = [
 ]  # fmt: skip
 
 
+_SMALL = 4096  # up to this size NumPy makes what XLA would have to compile anew for each shape
+
+
+def _constant(value: Any, device: Any) -> Any:
+    return jnp.asarray(value) if placement(device) is None else jax.device_put(value, placement(device))
+
+
 def full(*, shape: tuple[int, ...], fill_value: Any, dtype: DType, device: Any) -> Any:
     native = native_dtype(dtype)
     value = getattr(fill_value, "_data", fill_value)
@@ -77,21 +84,29 @@ def linspace(*, start: Any, stop: Any, num: int, endpoint: bool, dtype: DType, d
     if isinstance(start, jax.Array) or isinstance(stop, jax.Array):
         return jnp.linspace(start, stop, num, endpoint=endpoint, dtype=native, device=placement(device))
     if native.kind in "iu":
-        made = jnp.asarray(np.linspace(start, stop, num, endpoint=endpoint, dtype=native))
-        return made if placement(device) is None else jax.device_put(made, placement(device))
+        return _constant(np.linspace(start, stop, num, endpoint=endpoint, dtype=native), device)
     low, high = (np.asarray(v, native) for v in (start, stop))
+    if num <= _SMALL:
+        with np.errstate(all="ignore"):
+            return _constant(np.linspace(start, stop, num, endpoint=endpoint).astype(native), device)
     return jnp.linspace(low, high, num, endpoint=endpoint, dtype=native, device=placement(device))
 
 
 def eye(*, n_rows: int, n_cols: int, k: int, dtype: DType, device: Any) -> Any:
+    if n_rows * n_cols <= _SMALL:
+        return _constant(np.eye(n_rows, n_cols, k, native_dtype(dtype)), device)
     return jnp.eye(n_rows, n_cols, k, dtype=native_dtype(dtype), device=placement(device))
 
 
 def fftfreq(*, n: int, d: float, dtype: DType, device: Any) -> Any:
+    if n <= _SMALL:
+        return _constant(np.fft.fftfreq(n, d).astype(native_dtype(dtype)), device)
     return jnp.fft.fftfreq(n, d=d, dtype=native_dtype(dtype), device=placement(device))
 
 
 def rfftfreq(*, n: int, d: float, dtype: DType, device: Any) -> Any:
+    if n <= _SMALL:
+        return _constant(np.fft.rfftfreq(n, d).astype(native_dtype(dtype)), device)
     return jnp.fft.rfftfreq(n, d=d, dtype=native_dtype(dtype), device=placement(device))
 
 
