@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import importlib
 import inspect
 import math
 from types import ModuleType
@@ -12,46 +13,12 @@ from trellis import domains, dtypes
 from trellis.array import Array
 from trellis.dispatch import BACKENDS, interpreters, load
 from trellis.inspection import NamespaceInfo
-from trellis.ops import (
-    activations,
-    attention,
-    comparison,
-    conversion,
-    creation,
-    data_types,
-    distributions,
-    elementwise,
-    fft,
-    indexing,
-    linalg,
-    manipulation,
-    products,
-    random,
-    recurrent,
-    reduction,
-    searching,
-    special,
-)  # fmt: skip
+from trellis.ops import comparison, elementwise, fft, linalg, special
 
 API_VERSION = "2025.12"
-_MAIN = (
-    activations,
-    attention,
-    comparison,
-    conversion,
-    creation,
-    data_types,
-    distributions,
-    elementwise,
-    indexing,
-    manipulation,
-    products,
-    random,
-    recurrent,
-    reduction,
-    searching,
-    special,
-)
+_NAMES = """activations attention comparison conversion convolution creation data_types distributions elementwise indexing
+    manipulation normalization products random recurrent reduction searching special"""
+_MAIN = [importlib.import_module(f"trellis.ops.{name}") for name in _NAMES.split()]
 _MAIN_LINALG = ("matmul", "matrix_transpose", "outer", "tensordot", "trace", "vecdot", "diagonal")
 _PLAIN = {op for op in domains.DOMAIN if op in (*elementwise.__all__, *comparison.__all__, *special.__all__)} - {
     "clip",

@@ -8,36 +8,8 @@ Rules these files obey:
 
 from __future__ import annotations
 
-from trellis.composites import (
-    activations,
-    attention,
-    elementwise,
-    fft,
-    indexing,
-    linalg,
-    manipulation,
-    matrix_functions,
-    norms,
-    recurrent,
-    reduction,
-    searching,
-    statistics,
-    updates,
-)
+import importlib
 
-modules = (
-    elementwise,
-    manipulation,
-    reduction,
-    statistics,
-    searching,
-    indexing,
-    linalg,
-    norms,
-    matrix_functions,
-    fft,
-    updates,
-    activations,
-    attention,
-    recurrent,
-)
+_NAMES = """elementwise manipulation reduction statistics searching indexing linalg norms matrix_functions fft updates activations
+    normalization attention recurrent"""
+modules = [importlib.import_module(f"trellis.composites.{name}") for name in _NAMES.split()]

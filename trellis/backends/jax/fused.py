@@ -7,10 +7,13 @@ from collections.abc import Callable
 from functools import wraps
 from typing import Any
 
+from trellis import composites
 from trellis.backends.jax.common import compiled, is_array
-from trellis.composites import activations
 
-__all__ = [*activations.__all__]  # pyright: ignore[reportUnsupportedDunderAll]
+_FUSED = ("activations", "images", "losses", "normalization", "pooling")
+_MODULES = [module for module in composites.modules if module.__name__.rpartition(".")[2] in _FUSED]
+
+__all__ = [op for module in _MODULES for op in module.__all__]  # pyright: ignore[reportUnsupportedDunderAll]
 
 
 def _fused(composite: Callable[..., Any]) -> Callable[..., Any]:
@@ -26,6 +29,4 @@ def _fused(composite: Callable[..., Any]) -> Callable[..., Any]:
     return run
 
 
-for _module in (activations,):
-    for _name in _module.__all__:
-        globals()[_name] = _fused(getattr(_module, _name))
+globals().update({op: _fused(getattr(module, op)) for module in _MODULES for op in module.__all__})

@@ -13,6 +13,7 @@ from trellis.backends.numpy import (
     linalg,
     manipulation,
     meta,
+    normalization,
     random,
     recurrent,
     reduction,
@@ -38,5 +39,6 @@ modules = (
     control,
     convolution,
     activations,
+    normalization,
     recurrent,
 )

@@ -8,12 +8,17 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import numpy as np
+
 from trellis.backends.numpy import activations
 from trellis.backends.numpy.activations import is_plain
-from trellis.backends.numpy.rules_support import masked
+from trellis.backends.numpy.normalization import standardize_gradient
+from trellis.backends.numpy.rules_support import masked, numbers
 from trellis.backends.numpy.tape import OfInputs, OfOutput
 from trellis.ops.comparison import greater
-from trellis.ops.elementwise import add, clip, exp, multiply, square, subtract, tanh
+from trellis.ops.elementwise import add, clip, divide, exp, multiply, sqrt, square, subtract, tanh
+from trellis.ops.manipulation import broadcast_to
+from trellis.ops.reduction import mean
 from trellis.ops.special import erf, expit
 
 
@@ -38,8 +43,47 @@ def _gelu(g: Any, y: Any, x: Any, *, approximate: str) -> Any:
     return multiply(g, add(multiply(add(part, 1), 0.5), multiply(x, rest)))
 
 
+# ---- normalization -------------------------------------------------------------------------------------------------------------
+def _standardized(g: Any, y: Any, x: Any, scale: Any, offset: Any, *, axes: Any, eps: float) -> Any:
+    """By x. Of y, the mean and the variance are used; they have gradients of their own when this is differentiated again."""
+    (result, by_mean, by_variance), (_, middle, variance) = g, y
+    if result is not None:
+        if is_plain(x, result) and type(scale) in (np.ndarray, type(None)):
+            result = standardize_gradient(result, x, middle, variance, scale, axes, eps)
+        else:
+            result = _through_normal(result, _normal(x, y, eps), y, scale, axes, eps)
+    count = numbers(x, axes)
+    if by_mean is not None:
+        share = broadcast_to(divide(by_mean, count), x.shape)
+        result = share if result is None else add(result, share)
+    if by_variance is not None:
+        share = multiply(subtract(x, middle), multiply(by_variance, 2 / count))
+        result = share if result is None else add(result, share)
+    return result
+
+
+def _normal(x: Any, y: Any, eps: float) -> Any:
+    return multiply(subtract(x, y[1]), _inverse(y, eps))
+
+
+def _inverse(y: Any, eps: float) -> Any:
+    return divide(1, sqrt(add(y[2], eps)))
+
+
+def _through_normal(g: Any, normal: Any, y: Any, scale: Any, axes: Any, eps: float) -> Any:
+    g = g if scale is None else multiply(g, scale)
+    along = mean(multiply(g, normal), axis=axes, keepdims=True)
+    rest = subtract(subtract(g, mean(g, axis=axes, keepdims=True)), multiply(normal, along))
+    return multiply(rest, _inverse(y, eps))
+
+
+def _standardized_scale(g: Any, y: Any, x: Any, scale: Any, offset: Any, *, axes: Any, eps: float) -> Any:
+    return None if g[0] is None else multiply(g[0], _normal(x, y, eps))
+
+
 TRAINING_RULES: dict[str, Any] = {
     "relu": OfOutput((lambda g, y, x: masked(g, greater(y, 0)),)),
     "silu": OfInputs((_silu,)),
     "gelu": OfInputs((_gelu,)),
+    "standardize": (_standardized, _standardized_scale, lambda g, y, x, scale, offset, **_: g[0]),
 }

@@ -13,6 +13,7 @@ from trellis.backends.torch import (
     linalg,
     manipulation,
     meta,
+    normalization,
     optimizers,
     random,
     recurrent,
@@ -39,6 +40,7 @@ modules = (
     control,
     optimizers,
     activations,
+    normalization,
     attention,
     recurrent,
 )
