@@ -18,16 +18,23 @@ BACKENDS ?= numpy jax torch tensorflow
 
 export TF_CPP_MIN_LOG_LEVEL ?= 3
 
-.PHONY: help demo test lint format types bench suite suite-checkout clean
+.PHONY: help demo test test-browser matrix lint format types bench suite suite-checkout clean
 
 help:  ## this list
-	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /make \1|/' | awk -F'|' '{printf "  %-12s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /make \1|/' | awk -F'|' '{printf "  %-18s %s\n", $$1, $$2}'
 
 demo: $(VENV)/.base  ## one program on every installed framework; installs NumPy only
 	$(BIN)/python examples/demo.py
 
 test: $(VENV)/.all  ## all tests; installs the four frameworks, as pinned in constraints.txt
 	$(BIN)/python -m pytest -n $(JOBS) --dist loadgroup $(PYTEST_FLAGS)
+
+test-browser: $(VENV)/.all  ## the page of the matrix in a headless browser: needs chromium and chromedriver
+	$(BIN)/python -m pytest tests/test_matrix_browser.py -m browser $(PYTEST_FLAGS)
+
+matrix: $(VENV)/.all  ## the conformance matrix on every backend, written to docs/matrix and README.md
+	-$(BIN)/trellis matrix run --jobs $(JOBS)
+	$(BIN)/trellis matrix report
 
 lint: $(VENV)/.all  ## ruff: rules and format
 	$(BIN)/ruff check .

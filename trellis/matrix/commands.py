@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TextIO
 
 from trellis.matrix import report
-from trellis.matrix.records import CRASHED, FAILED, Record, Run, Settings, load_runs, load_settings
+from trellis.matrix.records import CRASHED, FAILED, Record, Run, Selection, Settings, load_runs, load_settings
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -37,7 +37,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Run the rows of the matrix on each backend, one process a backend, and keep a record of every cell."""
-    from trellis.matrix.run import Selection, run_matrix
+    from trellis.matrix.run import run_matrix
 
     settings = load_settings(arguments.root.resolve())
     settings.timeout = arguments.timeout or settings.timeout
@@ -74,7 +74,7 @@ def report_command(arguments: argparse.Namespace) -> int:
 
 def run_and_report(settings: Settings, *, pytest_arguments: Sequence[str], backends: Sequence[str] | None) -> int:
     """What `pytest --trellis-matrix` does: run, write the page, print the table."""
-    from trellis.matrix.run import Selection, run_matrix
+    from trellis.matrix.run import run_matrix
 
     done = run_matrix(settings, Selection(backends or ()), arguments=pytest_arguments, progress=Progress(sys.stderr))
     output = report.write_all(done, load_runs(settings.path("records")), settings)
@@ -84,7 +84,10 @@ def run_and_report(settings: Settings, *, pytest_arguments: Sequence[str], backe
 
 
 def status_of(done: Run) -> int:
-    """0 when nothing is red and nothing passed that is listed as failing."""
+    """0 when something was run, nothing is red and nothing passed that is listed as failing."""
+    if not done.records:
+        print("no test that takes `backend` was found", file=sys.stderr)
+        return 5  # as pytest says it
     return int(any(r.status in (FAILED, CRASHED) or r.unexpected for r in done.records.values()))
 
 

@@ -1,8 +1,8 @@
 """Count what a test compares, where, and how far apart the values were.
 
 Counted are: `assert` statements that pytest rewrites (those of test files, and of helpers given to
-`pytest.register_assert_rewrite`), `numpy.testing.assert_*`, `torch.testing.assert_close`, `pytest.raises` that caught, and calls of
-`compared`. An `assert` without any name in it, such as `assert True`, compares nothing.
+`pytest.register_assert_rewrite`), `numpy.testing.assert_*`, `torch.testing.assert_close`, `pytest.raises` that caught, and
+calls of `compared`. An `assert` that has no name in it, such as `assert True`, compares nothing.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 // All texts of the data reach the page as text nodes and attributes, never as markup.
 const data = JSON.parse(document.getElementById("data").textContent);
 const $ = (id) => document.getElementById(id);
-const STEP = 100; // rows of a table that are drawn at first: a page of 10,000 rows answers as fast as one of 50
+const [STEP, MOST] = [60, 600]; // rows drawn at first, of a table and of all: a page of 10,000 rows answers as fast as one of 50
 const LETTERS = { p: "passed", f: "failed", c: "crashed", n: "not run", k: "known failure", u: "unexpected pass" };
 const STATUSES = [...data.statuses, "unexpected pass"];
 const RED = new Set(["failed", "crashed"]);
@@ -128,7 +128,7 @@ function describe(cell) {
   const done = cell.comparisons ? `, ${plural(cell.comparisons, "comparison")}` : "";
   return `${cell.row.name} on ${cell.backend}: ${cell.label}${done}${cell.reason ? `, ${cell.reason}` : ""}`;
 }
-function drawRow(row) {
+function drawRow(row, shown) {
   if (!row.drawn) {
     row.drawn = element("tr", { role: "row" }, element("th", { scope: "row", role: "rowheader" }, row.name));
     row.buttons = row.cells.map((cell) => {
@@ -140,10 +140,10 @@ function drawRow(row) {
       return button;
     });
   }
-  const shown = new Set(shownBackends());
   row.cells.forEach((cell, i) => {
-    row.buttons[i].parentNode.hidden = !shown.has(cell.backend);
-    row.buttons[i].classList.toggle("dim", filter.statuses.size > 0 && !filter.statuses.has(cell.label));
+    const [hidden, dim] = [!shown.has(cell.backend), filter.statuses.size > 0 && !filter.statuses.has(cell.label)];
+    if (row.buttons[i].parentNode.hidden !== hidden) row.buttons[i].parentNode.hidden = hidden;
+    if (row.buttons[i].classList.contains("dim") !== dim) row.buttons[i].classList.toggle("dim", dim);
   });
   return row.drawn;
 }
@@ -171,16 +171,18 @@ function update() {
   const began = performance.now();
   const backends = shownBackends();
   const shown = new Set(backends);
-  let found = 0;
+  let [found, left] = [0, MOST];
   for (const [table, parts] of blocks) {
     const matching = rowsOf.get(table).filter((row) => matches(row, shown));
-    const limit = limits.get(table) || STEP;
+    const limit = limits.get(table) ?? Math.min(STEP, left);
+    left -= Math.min(limit, matching.length);
     found += matching.length;
     parts.block.hidden = !matching.length;
-    parts.body.replaceChildren(...matching.slice(0, limit).map(drawRow));
+    parts.body.replaceChildren(...matching.slice(0, limit).map((row) => drawRow(row, shown)));
     parts.heads.forEach((head, i) => { head.hidden = !shown.has(data.backends[i]); });
     const all = matching.length * backends.length;
-    const green = matching.reduce((sum, row) => sum + row.cells.filter((cell) => cell.label === "passed" && shown.has(cell.backend)).length, 0);
+    let green = 0;
+    for (const row of matching) for (const cell of row.cells) if (cell.label === "passed" && shown.has(cell.backend)) green += 1;
     parts.total.textContent = `${number(green)} of ${number(all)} passed`;
     parts.foot.hidden = matching.length <= limit;
     parts.more.textContent = `Show ${number(Math.min(500, matching.length - limit))} more of ${number(matching.length - limit)} rows`;
@@ -196,7 +198,7 @@ function update() {
   document.documentElement.dataset.updated = (performance.now() - began).toFixed(1);
 }
 function showMore(table) {
-  const before = limits.get(table) || STEP;
+  const before = blocks.get(table).body.rows.length;
   limits.set(table, before + 500);
   update();
   blocks.get(table).body.rows[before]?.querySelector("button:not([hidden])")?.focus();

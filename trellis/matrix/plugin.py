@@ -14,16 +14,15 @@ import platform
 import time
 from collections.abc import Iterator
 from contextlib import nullcontext
-from fnmatch import fnmatchcase
 from pathlib import Path
-from types import SimpleNamespace
+from types import ModuleType
 from typing import Any
 
 import pytest
 
 from trellis.dispatch import BACKENDS, using
 from trellis.matrix import comparisons
-from trellis.matrix.records import FAILED, KNOWN, NOT_RUN, PASSED, Cell, Record, Settings, load_settings
+from trellis.matrix.records import FAILED, KNOWN, NOT_RUN, PASSED, Cell, Record, Selection, load_settings
 
 _LOG = 20_000  # characters of a log or a traceback that are kept, from its end
 NOTHING_COMPARED = "made no comparison: nothing was shown to be right"
@@ -45,15 +44,17 @@ def pytest_cmdline_main(config: pytest.Config) -> int | None:
     from trellis.matrix.commands import run_and_report
 
     arguments = [a for a in config.invocation_params.args if a != "--trellis-matrix"]
-    settings = load_settings(config.rootpath)
+    settings = load_settings(config.invocation_params.dir)
     return run_and_report(settings, pytest_arguments=arguments, backends=config.option.trellis_backend)
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    settings = load_settings(config.rootpath)
+    settings = load_settings(config.invocation_params.dir)
     if settings.backends:
         names = config.option.trellis_backend or settings.backends
-        config.pluginmanager.register(SimpleNamespace(backend=_fixture(names)), "trellis-backend")
+        fixtures: Any = ModuleType("trellis_backend")
+        fixtures.backend = _fixture(names)
+        config.pluginmanager.register(fixtures, "trellis-backend")
     if config.option.trellis_matrix_worker:
         from _pytest.assertion import rewrite
 
@@ -61,7 +62,7 @@ def pytest_configure(config: pytest.Config) -> None:
         rewrite.PYC_TAIL = f".matrix{rewrite.PYC_TAIL}"
         comparisons.watch()
         order = json.loads(Path(config.option.trellis_matrix_worker).read_text(encoding="utf-8"))
-        config.pluginmanager.register(Worker(settings, **order), "trellis-matrix-worker")
+        config.pluginmanager.register(Worker(order), "trellis-matrix-worker")
 
 
 def _fixture(names: list[str]) -> Any:
@@ -83,13 +84,11 @@ def _marks(name: str) -> list[pytest.MarkDecorator]:
 class Worker:
     """Runs the rows of one backend, and writes a line of JSON for each thing that happens, for the process that watches."""
 
-    def __init__(self, settings: Settings, *, backend: str, events: str, tables: dict[str, list[str]] | None, reasons: list[str],
-                 selected_tables: list[str], selected_rows: list[str], done: list[str]) -> None:  # fmt: skip
-        self.root, self.backend = settings.root, backend
-        self.table_of = None if tables is None else {row: table for table, rows in tables.items() for row in rows}
-        self.reasons, self.done = set(reasons), set(done)
-        self.selected_tables, self.selected_rows = selected_tables, selected_rows
-        self.events = open(events, "a", encoding="utf-8")  # noqa: SIM115 (open as long as the process)
+    def __init__(self, order: dict[str, Any]) -> None:
+        self.backend, self.selection = order["backend"], Selection(**order["selection"])
+        self.tables = order["tables"] and {row: table for table, rows in order["tables"].items() for row in rows}
+        self.reasons, self.done = set(order["reasons"]), set(order["done"])
+        self.events = open(order["events"], "a", encoding="utf-8")  # noqa: SIM115 (open as long as the process)
         self.reports: list[pytest.TestReport] = []
 
     def tell(self, event: str, **details: Any) -> None:
@@ -101,23 +100,19 @@ class Worker:
         parameters = getattr(getattr(item, "callspec", None), "params", {})
         if "backend" not in parameters:
             return None
-        function = getattr(item, "originalname", None) or item.name
-        if self.table_of is not None:
-            return Cell(self.table_of[function], function, str(parameters["backend"])) if function in self.table_of else None
+        function, backend = getattr(item, "originalname", None) or item.name, str(parameters["backend"])
+        if self.tables is not None:
+            return Cell(self.tables[function], function, backend) if function in self.tables else None
         variants = item.callspec.id.split("-")  # type: ignore[attr-defined]
-        if str(parameters["backend"]) in variants:
-            variants.remove(str(parameters["backend"]))
+        if backend in variants:
+            variants.remove(backend)
         row = f"{function}[{'-'.join(variants)}]" if variants else function
-        return Cell(item.path.stem.removeprefix("test_").replace("_", " "), row, str(parameters["backend"]))
+        return Cell(item.path.stem.removeprefix("test_").replace("_", " "), row, backend)
 
     def selects(self, cell: Cell | None) -> bool:
-        return (
-            cell is not None
-            and cell.backend == self.backend
-            and cell.row not in self.reasons
-            and (not self.selected_tables or any(fnmatchcase(cell.table, p) for p in self.selected_tables))
-            and (not self.selected_rows or any(fnmatchcase(cell.row, p) for p in self.selected_rows))
-        )
+        if cell is None or cell.backend != self.backend or cell.row in self.reasons:
+            return False
+        return self.selection.includes(cell)
 
     @pytest.hookimpl(trylast=True)
     def pytest_collection_modifyitems(self, config: pytest.Config, items: list[pytest.Item]) -> None:

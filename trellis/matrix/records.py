@@ -9,7 +9,9 @@ import os
 import re
 import tomllib
 import warnings
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -25,6 +27,23 @@ class Cell(NamedTuple):
     table: str
     row: str
     backend: str
+
+
+@dataclass(frozen=True)
+class Selection:
+    """What to run, by names in which * stands for anything; empty means everything."""
+
+    backends: Sequence[str] = ()
+    tables: Sequence[str] = ()
+    rows: Sequence[str] = ()
+
+    def words(self) -> list[str]:
+        names = {"--backend": self.backends, "--table": self.tables, "--row": self.rows}
+        return [word for option, values in names.items() for value in values for word in (option, value)]
+
+    def includes(self, cell: Cell) -> bool:
+        chosen = ((cell.backend, self.backends), (cell.table, self.tables), (cell.row, self.rows))
+        return all(not patterns or any(fnmatchcase(name, p) for p in patterns) for name, patterns in chosen)
 
 
 @dataclass
@@ -180,14 +199,21 @@ class Settings:
         return self.root / getattr(self, name)
 
 
-def load_settings(root: Path) -> Settings:
-    """Settings of the project at `root`; an unknown entry is a ValueError that names those that exist."""
-    file = root / "pyproject.toml"
-    project = tomllib.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
+def load_settings(start: Path) -> Settings:
+    """Settings of the project that `start` lies in: those of the nearest pyproject.toml that has them, else none."""
+    root, project = start, {}
+    for directory in (start, *start.parents):
+        file = directory / "pyproject.toml"
+        found = tomllib.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
+        if "matrix" in found.get("tool", {}).get("trellis", {}):
+            root, project = directory, found
+            break
     table = project.get("tool", {}).get("trellis", {}).get("matrix", {})
     known = {f.name for f in dataclasses.fields(Settings)} - {"root"}
     if unknown := sorted(set(table) - known):
-        raise ValueError(f"{file}: [tool.trellis.matrix] has no {', '.join(unknown)}; it has {', '.join(sorted(known))}")
+        raise ValueError(
+            f"{root / 'pyproject.toml'}: [tool.trellis.matrix] has no {', '.join(unknown)}; it has {', '.join(sorted(known))}"
+        )
     return Settings(root, **{"title": project.get("project", {}).get("name", root.name), **table})
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import importlib.util
 import json
 import os
@@ -17,89 +18,48 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
+from trellis.matrix import records
 from trellis.matrix.plugin import versions
-from trellis.matrix.records import (
-    CRASHED,
-    FAILED,
-    KNOWN,
-    NOT_RUN,
-    PASSED,
-    Cell,
-    Record,
-    Run,
-    Settings,
-    read_known_failures,
-    read_rows,
-    save_record,
-    save_run,
-)
+from trellis.matrix.records import CRASHED, FAILED, KNOWN, NOT_RUN, PASSED, Cell, Record, Run, Selection, Settings
 
-_LOG = 20_000
+_LOG = 20_000  # characters of a process's output that are kept, from its end
+_START = 120.0  # seconds a process may take outside of tests: to import its frameworks, and to end
 NOT_WRITTEN = "not written yet"
+Progress = Callable[[Run, str, str, Record | None], None]
 
 
-@dataclass
-class Selection:
-    """What to run; empty means everything."""
-
-    backends: Sequence[str] = ()
-    tables: Sequence[str] = ()
-    rows: Sequence[str] = ()
-
-    def words(self) -> list[str]:
-        names = {"--backend": self.backends, "--table": self.tables, "--row": self.rows}
-        return [word for option, values in names.items() for value in values for word in (option, value)]
-
-
-def run_matrix(
-    settings: Settings, selection: Selection, *, arguments: Sequence[str] | None = None, jobs: int = 0, progress: Any = None
-) -> Run:
+def run_matrix(settings: Settings, selection: Selection, *, arguments: Sequence[str] | None = None, jobs: int = 0,
+               progress: Progress | None = None) -> Run:  # fmt: skip
     """Run the selected cells on each backend and write their records; returns the run."""
-    tables, reasons = read_rows(settings.path("rows")) if settings.rows else (None, {})
+    tables, reasons = records.read_rows(settings.path("rows")) if settings.rows else (None, {})
     _check_names("--backend", selection.backends, settings.columns)
     if tables is not None:
         _check_names("--table", selection.tables, tables)
         _check_names("--row", selection.rows, [row for rows in tables.values() for row in rows])
-    now = datetime.now(UTC)
-    run = Run(
-        id=f"{now:%Y%m%dT%H%M%S}-{secrets.token_hex(2)}",
-        title=settings.title,
-        date=now.isoformat(timespec="seconds"),
-        commit=commit_of(settings.root),
-        python=platform.python_version(),
-        platform=platform.platform(terse=True),
-        backends=list(settings.columns),
-        tables={table: list(rows) for table, rows in (tables or {}).items()},
-        reasons=reasons,
-        selection=selection.words(),
-    )
-    directory = settings.path("records")
-    save_run(directory, run)
-    started, names = (
-        time.monotonic(),
-        [b for b in settings.columns if not selection.backends or any(fnmatchcase(b, p) for p in selection.backends)],
-    )
-    with tempfile.TemporaryDirectory(prefix="trellis-matrix-") as scratch:
-        watch = Watch(
-            settings, selection, run, tables, Path(scratch), list(settings.tests if arguments is None else arguments), progress
-        )
-        watch.jobs = min(jobs or os.cpu_count() or 1, len(names))
-        with ThreadPoolExecutor(watch.jobs) as pool:
-            try:
-                for done in [pool.submit(watch.backend, name) for name in names]:
-                    done.result()
-            except BaseException:
-                watch.stop.set()
-                pool.shutdown(wait=True, cancel_futures=True)
-                raise
+    now, started = datetime.now(UTC), time.monotonic()
+    id, date, commit = f"{now:%Y%m%dT%H%M%S}-{secrets.token_hex(2)}", now.isoformat(timespec="seconds"), commit_of(settings.root)
+    run = Run(id, settings.title, date, commit, platform.python_version(), platform.platform(terse=True), list(settings.columns),
+              {table: list(rows) for table, rows in (tables or {}).items()}, reasons, selection.words())  # fmt: skip
+    records.save_run(settings.path("records"), run)
+    names = [b for b in settings.columns if not selection.backends or any(fnmatchcase(b, p) for p in selection.backends)]
+    jobs = min(jobs or os.cpu_count() or 1, len(names))
+    with tempfile.TemporaryDirectory(prefix="trellis-matrix-") as scratch, ThreadPoolExecutor(jobs) as pool:
+        given = settings.tests if arguments is None else arguments
+        watch = Watch(settings, selection, run, tables, Path(scratch), list(given), progress, alone=jobs == 1)
+        try:
+            for done in [pool.submit(watch.backend, name) for name in names]:
+                done.result()
+        except BaseException:
+            watch.stop.set()
+            pool.shutdown(wait=True, cancel_futures=True)
+            raise
     run.duration = round(time.monotonic() - started, 1)
-    save_run(directory, run)
+    records.save_run(settings.path("records"), run)
     return run
 
 
@@ -109,7 +69,7 @@ def _check_names(option: str, patterns: Iterable[str], names: Iterable[str]) -> 
             raise ValueError(f"{option} {pattern}: there is none of that name; there are {', '.join(names)}")
 
 
-@dataclass
+@dataclasses.dataclass
 class Watch:
     """Starts the processes, reads what they tell, keeps the records."""
 
@@ -119,18 +79,17 @@ class Watch:
     tables: dict[str, list[str]] | None
     scratch: Path
     arguments: list[str]
-    progress: Callable[[Run, str, str, Record | None], None] | None = None
-    jobs: int = 1
-    stop: threading.Event = field(default_factory=threading.Event)
-    lock: threading.Lock = field(default_factory=threading.Lock)
+    progress: Progress | None
+    alone: bool
 
     def __post_init__(self) -> None:
-        self.known = read_known_failures(self.settings.path("known_failures")) if self.settings.known_failures else {}
+        self.stop, self.lock = threading.Event(), threading.Lock()
+        self.known = records.read_known_failures(self.settings.path("known_failures")) if self.settings.known_failures else {}
 
     def backend(self, name: str) -> None:
         """All cells of a backend: a new process as often as one dies within a test."""
         process = Process(self, name)
-        while process.attempt() and not self.stop.is_set():
+        while process.attempt():
             pass
         if self.stop.is_set():
             return
@@ -138,36 +97,29 @@ class Watch:
             if test not in process.done:
                 self.keep(Record(*cell, process.rest, process.ending, test=test, log=process.log()))
         self.keep_uncollected(name, process)
-        for table, rows in (self.tables or {}).items():
-            for row in rows:
-                if not self.run.selection or self._selected(table, row):
-                    cell = Cell(table, row, name)
-                    reason = self.run.reasons.get(row, {}).get(name)
-                    if cell not in self.run.records and (reason or not process.broken):
-                        self.keep(Record(*cell, NOT_RUN, reason or NOT_WRITTEN))
-                    elif cell not in self.run.records:
-                        self.keep(Record(*cell, CRASHED, process.ending, log=process.log()))
-
-    def _selected(self, table: str, row: str) -> bool:
-        chosen = ((table, self.selection.tables), (row, self.selection.rows))
-        return all(not patterns or any(fnmatchcase(name, p) for p in patterns) for name, patterns in chosen)
+        for cell in (Cell(table, row, name) for table, rows in (self.tables or {}).items() for row in rows):
+            if cell not in self.run.records and self.selection.includes(cell):
+                reason = self.run.reasons.get(cell.row, {}).get(name)
+                if reason or not process.broken:
+                    self.keep(Record(*cell, NOT_RUN, reason or NOT_WRITTEN))
+                else:
+                    self.keep(Record(*cell, CRASHED, process.ending, log=process.log()))
 
     def keep_uncollected(self, backend: str, process: Process) -> None:
         """A test file that could not be imported: each row that it defines is red, or the file where rows are not listed."""
+        listed = {row: table for table, rows in (self.tables or {}).items() for row in rows}
         for path, text in process.uncollected.items():
             file = self.settings.root / path.partition("::")[0]
             defined = re.findall(r"^def (test_\w+)", file.read_text(encoding="utf-8"), re.MULTILINE) if file.is_file() else []
-            reason = (
-                f"{path} could not be imported: {([line for line in text.splitlines() if line.startswith('E ')] or [text])[-1]}"
-            )
-            listed = {row: table for table, rows in (self.tables or {}).items() for row in rows}
-            rows = [r for r in defined if r in listed] if self.tables else [file.name]
-            for row in rows:
-                table = listed.get(row, file.stem.removeprefix("test_").replace("_", " "))
-                if self._selected(table, row):
-                    self.keep(Record(table, row, backend, FAILED, reason[:300], test=path, traceback=text))
+            errors = [line.removeprefix("E").strip() for line in text.splitlines() if line.startswith("E ")] or [text]
+            for row in [r for r in defined if r in listed] if self.tables else [file.name]:
+                cell = Cell(listed.get(row, file.stem.removeprefix("test_").replace("_", " ")), row, backend)
+                if self.selection.includes(cell):
+                    reason = f"{path} could not be imported: {errors[-1]}"[:300]
+                    self.keep(Record(*cell, FAILED, reason, test=path, traceback=text))
 
     def keep(self, record: Record) -> None:
+        """Write a record, with what is known of its failures."""
         reason = self.known.get((record.row, record.backend)) or self.known.get((record.row, "*"))
         if reason and record.status in (FAILED, CRASHED):
             record.traceback = record.traceback or record.reason
@@ -176,19 +128,19 @@ class Watch:
             record.unexpected, record.reason = True, f"listed as a known failure ({reason}), but it passed: take it off the list"
         record.commit, record.date = self.run.commit, datetime.now(UTC).isoformat(timespec="seconds")
         record.versions = record.versions or versions(record.backend)
-        self.plan([record.cell])
+        if record.row not in self.run.tables.get(record.table, ()):
+            self.plan([record.cell])
         with self.lock:
-            save_record(self.settings.path("records"), self.run, record)
+            records.save_record(self.settings.path("records"), self.run, record)
         self.tell(record.backend, record.row, record)
 
     def plan(self, cells: Iterable[Cell]) -> None:
         """Add the rows of cells to the tables, where they are not listed."""
         with self.lock:
             known = {(table, row) for table, rows in self.run.tables.items() for row in rows}
-            if new := dict.fromkeys((c.table, c.row) for c in cells if (c.table, c.row) not in known):
-                for table, row in new:
-                    self.run.tables.setdefault(table, []).append(row)
-                save_run(self.settings.path("records"), self.run)
+            for table, row in dict.fromkeys((c.table, c.row) for c in cells if (c.table, c.row) not in known):
+                self.run.tables.setdefault(table, []).append(row)
+            records.save_run(self.settings.path("records"), self.run)
 
     def tell(self, backend: str, row: str, record: Record | None = None) -> None:
         if self.progress:
@@ -205,68 +157,54 @@ class Process:
         self.uncollected: dict[str, str] = {}
         self.done: set[str] = set()
         self.running, self.rest, self.ending, self.broken = "", NOT_RUN, "", False
-        self.folder = watch.scratch / f"{len(list(watch.scratch.iterdir()))}-{re.sub(r'[^a-z0-9]', '-', backend.lower())}"
-        self.folder.mkdir()
+        self.folder = Path(tempfile.mkdtemp(dir=watch.scratch))
         self.output, self.events = self.folder / "output.txt", self.folder / "events.jsonl"
 
     def command(self) -> list[str]:
-        order = self.folder / "order.json"
-        reasons = [row for row, cells in self.watch.run.reasons.items() if self.backend in cells]
-        order.write_text(
-            json.dumps(
-                {
-                    "backend": self.backend,
-                    "events": str(self.events),
-                    "tables": self.watch.tables,
-                    "reasons": reasons,
-                    "selected_tables": list(self.watch.selection.tables),
-                    "selected_rows": list(self.watch.selection.rows),
-                    "done": sorted(self.done),
-                }
-            ),
-            encoding="utf-8",
-        )
-        quiet = ["-q", "--no-header", "--maxfail=0", "--continue-on-collection-errors", "-o", "enable_assertion_pass_hook=true"]
-        alone = ["-n0"] if importlib.util.find_spec("xdist") else []
-        plugin = ["-p", "trellis.matrix.plugin", "--trellis-matrix-worker", str(order)]
-        return [sys.executable, "-m", "pytest", *self.watch.arguments, *quiet, *alone, *plugin]
+        """The command of a process that runs what is not done yet; what it needs to know is in a file."""
+        watch, order = self.watch, self.folder / "order.json"
+        reasons = [row for row, cells in watch.run.reasons.items() if self.backend in cells]
+        told = {"backend": self.backend, "events": str(self.events), "tables": watch.tables, "reasons": reasons}
+        told |= {"selection": dataclasses.asdict(watch.selection), "done": sorted(self.done)}
+        order.write_text(json.dumps(told), encoding="utf-8")
+        options = [f"--rootdir={watch.settings.root}", "-q", "--no-header", "--maxfail=0", "--continue-on-collection-errors"]
+        counting = ["-o", "enable_assertion_pass_hook=true", "-p", "trellis.matrix.plugin", "--trellis-matrix-worker", str(order)]
+        one_process = ["-n0"] if importlib.util.find_spec("xdist") else []
+        return [sys.executable, "-m", "pytest", *watch.arguments, *options, *one_process, *counting]
 
     def attempt(self) -> bool:
         """Run a process until it ends or hangs. True: it died within a test, and others are left."""
         self.running, self.events_read = "", 0
         self.events.write_text("")
-        environment = os.environ | ({"OMP_NUM_THREADS": "1"} if self.watch.jobs > 1 else {}) | {"PYTHONUNBUFFERED": "1"}
+        environment = os.environ | ({} if self.watch.alone else {"OMP_NUM_THREADS": "1"}) | {"PYTHONUNBUFFERED": "1"}
         with self.output.open("wb") as output:
-            process = subprocess.Popen(
-                self.command(), stdout=output, stderr=subprocess.STDOUT, cwd=self.watch.settings.root, env=environment,
-                stdin=subprocess.DEVNULL, start_new_session=True,
-            )  # fmt: skip
+            process = subprocess.Popen(self.command(), stdout=output, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL,
+                                       cwd=self.watch.settings.root, env=environment, start_new_session=True)  # fmt: skip
         hung = self.follow(process)
+        end(process)
         self.read()
         if self.watch.stop.is_set():
             return False
-        code, limit = process.returncode, self.watch.settings.timeout
-        self.ending = f"timed out after {limit:g} s" if hung else f"the process ended: {ending(code)}"
+        self.ending = f"timed out after {self.elapsed:.0f} s" if hung else f"the process ended: {ending(process.returncode)}"
         if self.running:
             self.done.add(self.running)
-            self.watch.keep(Record(*self.collected[self.running], CRASHED, self.ending, test=self.running, log=self.log(),
-                                   duration=round(self.elapsed, 3)))  # fmt: skip
+            cell, duration = self.collected[self.running], round(self.elapsed, 3)
+            self.watch.keep(Record(*cell, CRASHED, self.ending, duration=duration, test=self.running, log=self.log()))
             return set(self.collected) > self.done
-        self.broken = hung or code not in (0, 1, 5)  # pytest: all passed, some failed, none to run
+        self.broken = hung or process.returncode not in (0, 1, 5)  # pytest: all passed, some failed, none to run
         self.rest = CRASHED if self.broken else NOT_RUN
         return False
 
     def follow(self, process: subprocess.Popen[bytes]) -> bool:
-        """Read what the process tells until it ends; True if it was ended for taking too long."""
-        self.since = time.monotonic()
-        while process.poll() is None:
+        """Read what the process tells until it ends, or the run is stopped; True if it takes too long."""
+        self.since, self.elapsed = time.monotonic(), 0.0
+        while process.poll() is None and not self.watch.stop.is_set():
             self.read()
             self.elapsed = time.monotonic() - self.since
-            if self.watch.stop.is_set() or self.elapsed > self.watch.settings.timeout:
-                end(process)
-                return not self.watch.stop.is_set()
+            limit = self.watch.settings.timeout
+            if self.elapsed > (limit if self.running else max(_START, limit)):
+                return True
             time.sleep(0.03)
-        self.elapsed = time.monotonic() - self.since
         return False
 
     def read(self) -> None:
@@ -296,41 +234,33 @@ class Process:
                 self.watch.keep(Record(**event["record"]))
 
     def log(self) -> str:
-        return self.output.read_text(encoding="utf-8", errors="replace")[-_LOG:] if self.output.exists() else ""
+        return self.output.read_text(encoding="utf-8", errors="replace")[-_LOG:]
 
 
 def end(process: subprocess.Popen[bytes]) -> None:
-    """End a process that hangs: with SIGABRT first, on which Python writes where it is, and then for good, with its children."""
-    with contextlib.suppress(ProcessLookupError, PermissionError):
+    """End a process: with SIGABRT first, on which Python writes where it hangs, and then for good, with its children."""
+    if process.poll() is None:
         process.send_signal(getattr(signal, "SIGABRT", signal.SIGTERM))
         with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(3)
-        if hasattr(os, "killpg"):
-            os.killpg(process.pid, signal.SIGKILL)
-        else:
-            process.kill()
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(process.pid, signal.SIGKILL) if hasattr(os, "killpg") else process.kill()
     process.wait()
 
 
 def ending(code: int) -> str:
     """How a process ended, in words: "signal SIGABRT", "exit status 3"."""
-    if code >= 0:
-        return f"exit status {code}"
-    try:
-        return f"signal {signal.Signals(-code).name}"
-    except ValueError:
-        return f"signal {-code}"
+    names = {number.value: number.name for number in signal.Signals}
+    return f"exit status {code}" if code >= 0 else f"signal {names.get(-code, -code)}"
 
 
 def commit_of(root: Path) -> str:
     """The commit that is checked out, with `+` if files differ from it; empty outside a repository."""
 
     def git(*words: str) -> str:
-        done = subprocess.run(["git", *words], cwd=root, capture_output=True, text=True, check=False)
-        return done.stdout.strip() if done.returncode == 0 else ""
-
-    try:
-        commit = git("rev-parse", "--short=12", "HEAD")
-        return commit + "+" * bool(commit and git("status", "--porcelain", "--untracked-files=no"))
-    except OSError:
+        with contextlib.suppress(OSError, subprocess.CalledProcessError):
+            return subprocess.check_output(["git", *words], cwd=root, text=True, stderr=subprocess.DEVNULL).strip()
         return ""
+
+    commit = git("rev-parse", "--short=12", "HEAD")
+    return commit + "+" * bool(commit and git("status", "--porcelain", "--untracked-files=no"))
