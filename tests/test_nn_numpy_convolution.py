@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 import scipy.signal
 import torch
-from hypothesis import given, settings, strategies as st
+from hypothesis import assume, given, settings, strategies as st
 
 import trellis as tl
 from trellis.backends.numpy import convolution as module
@@ -109,7 +109,8 @@ def tensors(arrays: list[Any]) -> list[Any]:
 def near(actual: Any, expected: Any, tolerance: float = 1e-10) -> None:
     expected = expected.detach().numpy() if isinstance(expected, torch.Tensor) else expected
     assert actual.shape == expected.shape
-    np.testing.assert_allclose(actual, expected, rtol=tolerance, atol=tolerance * max(np.abs(expected).max(initial=0), 1))
+    largest = np.abs(expected[np.isfinite(expected)]).max(initial=1)
+    np.testing.assert_allclose(actual, expected, rtol=tolerance, atol=tolerance * largest)
 
 
 def given_arrays(arrays: list[Any], function: Callable[..., Any]) -> tuple[Callable[..., Any], list[Any]]:
@@ -370,3 +371,53 @@ def test_temporaries_are_bounded() -> None:
     finally:
         tracemalloc.stop()
     assert peak < total
+
+
+# ---- pooling -----------------------------------------------------------------------------------------------------------------
+@settings(max_examples=25)
+@given(cases(transposed=True), st.booleans())
+def test_max_pool_and_its_gradient_are_those_of_torch(case: Case, with_nan: bool) -> None:
+    """Few different numbers, so that many are equal: the gradient goes to the first, or to the last NaN."""
+    dims = len(case.window)
+    # No window on nothing but padding: torch writes outside its arrays then.
+    padding = tuple(min(low, k // 2) if d == 1 else 0 for (low, _), k, d in zip(case.padding, case.window, case.dilations))
+    values = np.random.default_rng(dims).integers(-2, 3, size=case.with_channels(case.sizes, 2)).astype(np.float64)
+    if with_nan:
+        values[values == 2] = np.nan
+    sizes = [n + 2 * p - (k - 1) * d for n, p, k, d in zip(case.sizes, padding, case.window, case.dilations)]
+    assume(min(sizes) > 0)
+    names = {"strides": case.strides, "dilations": case.dilations, "channel_last": case.channel_last}
+    options: dict[str, Any] = {"window": case.window, "padding": tuple((p, p) for p in padding), **names}
+    x = torch.tensor(values, requires_grad=True)
+    moved = x.movedim(-1, 1) if case.channel_last else x
+    pooled = getattr(torch.nn.functional, f"max_pool{dims}d")(moved, case.window, case.strides, padding, case.dilations)
+    expected = pooled.movedim(1, -1) if case.channel_last else pooled
+    y, pullback = tl.vjp(lambda x: call("max_pool", x, **options), values)
+    near(y, expected)
+    g = np.random.default_rng(1).normal(size=y.shape)
+    g.flat[0] = np.inf  # nothing but what was chosen sees it
+    (wanted,) = torch.autograd.grad(expected, x, torch.tensor(g))
+    near(pullback(g)[0], wanted)
+
+
+def test_max_pool_has_second_derivatives() -> None:
+    x = np.random.default_rng(0).normal(size=(2, 6, 7, 3))
+    options = {"window": (3, 2), "strides": (2, 1), "padding": ((1, 1), (0, 1)), "dilations": (1, 2), "channel_last": True}
+    d = np.random.default_rng(1).normal(size=x.shape)
+
+    def slope(x: Any) -> Any:
+        return tl.sum(d * tl.grad(lambda x: tl.sum(tl.pow(call("max_pool", x, **options), 3)))(x))
+
+    second = tl.grad(slope)(x)
+    step = 1e-6
+    assert np.isclose(np.sum(second * d), (slope(x + step * d) - slope(x - step * d)) / (2 * step), rtol=1e-5)
+    third = tl.grad(lambda t: slope(x * t))  # slope is of degree 2 in x
+    assert np.isclose(third(np.asarray(1.0)), 2 * slope(x))
+
+
+@pytest.mark.parametrize("dtype", [np.int32, np.uint8, np.float16, ml_dtypes.bfloat16])
+def test_max_pool_of_other_dtypes(dtype: Any) -> None:
+    x = np.arange(5).reshape(1, 5, 1).astype(dtype)
+    y = NUMPY.max_pool(x, window=(2,), strides=(2,), padding=((1, 1),), dilations=(1,), channel_last=True)
+    assert y.dtype == dtype
+    assert y[0, :, 0].tolist() == [0, 2, 4]

@@ -56,6 +56,8 @@ ZEROS = np.array([[1.5, 0.0, -2.0, 0.5], [0.0, 3.0, 0.0, 1.0]])
 W = _rng.normal(size=(6, 4))
 IDS = np.array([0, 2, 0, 3, 2, 2])
 
+_ALONG = {"axis": 1, "window": 2, "stride": 2, "padding": (1, 0), "dilation": 1}
+
 # case of the common table -> why its gradient is not checked as it stands
 LEFT_OUT = {
     "astype": "to integers",
@@ -159,7 +161,14 @@ ROWS += [
     row("convolution", lambda tl, x, w: tl.conv1d(x, w, 2, "SAME", x_dilations=2, groups=2), T, W.reshape(3, 2, 4)),
     row("transposed_convolution", lambda tl, x, w: tl.conv1d_transpose(x, w, 2, "SAME"), T, W.reshape(2, 4, 3)),
     row("convolution_filter_gradient", lambda tl, x, g: _filter_gradient(x, g), T, T[:, :2, :2]),
+    row("max_along", lambda tl, x: call("max_along", x, **_ALONG), T),
+    row("max_along_spread", lambda tl, g, x: _chosen("max_along_spread", g, x), T[:, :2], T),
+    row("max_along_pick", lambda tl, h, x: _chosen("max_along_pick", h, x), T + 1, T),
 ]  # fmt: skip
+
+
+def _chosen(op: str, values: Any, x: Any) -> Any:
+    return call(op, values, x, call("max_along", x, **_ALONG), **_ALONG)
 
 
 def _filter_gradient(x: Any, g: Any) -> Any:

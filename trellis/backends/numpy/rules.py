@@ -21,7 +21,7 @@ from trellis import composites
 from trellis.backends.numpy.quiet import quiet
 from trellis.backends.numpy.rules_arrays import ARRAY_COMPOSED, ARRAY_RULES
 from trellis.backends.numpy.rules_linalg import LINALG_COMPOSED, LINALG_RULES
-from trellis.backends.numpy.rules_nn import CONVOLUTION_RULES
+from trellis.backends.numpy.rules_nn import WINDOW_COMPOSED, WINDOW_RULES
 from trellis.backends.numpy.rules_special import bessel_i, polygamma
 from trellis.backends.numpy.rules_support import conjugate, kept, masked, numbers, scalar_as_array, spread
 from trellis.backends.numpy.rules_training import TRAINING_RULES
@@ -275,7 +275,7 @@ RULES: dict[str, Any] = {
     "log_softmax": OfOutput((_log_softmax,)),
     **ARRAY_RULES,
     **LINALG_RULES,
-    **CONVOLUTION_RULES,
+    **WINDOW_RULES,
     **TRAINING_RULES,
 }
 
@@ -298,7 +298,7 @@ def _sign(x: Any) -> Any:
     return divide(where(zero, 0, x), where(zero, 1, size))
 
 
-COMPOSED: dict[str, Rule] = {"clip": _clip, "sign": _sign, **ARRAY_COMPOSED, **LINALG_COMPOSED}
+COMPOSED: dict[str, Rule] = {"clip": _clip, "sign": _sign, **ARRAY_COMPOSED, **LINALG_COMPOSED, **WINDOW_COMPOSED}
 # Integer and bool results, and steps, whose derivative is 0: run on the values, not recorded.
 CONSTANT = frozenset((
     "all", "allclose", "any", "argmax", "argmin", "argsort", "array_equal", "bitwise_and", "bitwise_invert", "bitwise_left_shift",

@@ -1,4 +1,4 @@
-"""Gradient rules of convolutions.
+"""Gradient rules of convolutions and of the largest under each window.
 
 Convolution, its transpose and the gradient of its filters are three faces of one sum of products of an input, filters and an
 output: each gradient of one of them is another of them, so they differentiate to any order.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from trellis.backends.numpy.pooling import steps
 from trellis.backends.numpy.rules_support import conjugate
 from trellis.backends.numpy.tape import OfInputs
 from trellis.dispatch import call
@@ -15,7 +16,7 @@ from trellis.ops.indexing import getitem
 from trellis.ops.manipulation import expand_dims, pad, permute_dims, reshape
 from trellis.ops.reduction import sum as sum_
 
-__all__ = ["CONVOLUTION_RULES"]
+__all__ = ["WINDOW_COMPOSED", "WINDOW_RULES"]
 
 
 def _swapped(filters: Any) -> Any:
@@ -94,8 +95,19 @@ def _of_gradient_output(h: Any, y: Any, x: Any, g: Any, *, window: Any, **option
     return call("convolution", conjugate(x), h, None, x_dilations=ones, filter_channel_last=True, **options)
 
 
-CONVOLUTION_RULES: dict[str, Any] = {
+# ---- pooling -----------------------------------------------------------------------------------------------------------------
+def _max_pool(x: Any, **windows: Any) -> Any:
+    for along in steps(**windows):
+        x = call("max_along", x, **along)
+    return x
+
+
+WINDOW_RULES: dict[str, Any] = {
     "convolution": OfInputs((_of_convolution, _of_convolution_filters, _bias)),
     "transposed_convolution": OfInputs((_of_transposed, _of_transposed_filters, _bias)),
     "convolution_filter_gradient": OfInputs((_of_gradient_input, _of_gradient_output)),
+    "max_along": (lambda g, y, x, **along: call("max_along_spread", g, x, y, **along),),
+    "max_along_spread": OfInputs((lambda h, _, g, x, y, **along: call("max_along_pick", h, x, y, **along), None, None)),
+    "max_along_pick": OfInputs((lambda g, _, h, x, y, **along: call("max_along_spread", g, x, y, **along), None, None)),
 }
+WINDOW_COMPOSED: dict[str, Any] = {"max_pool": _max_pool}
