@@ -6,43 +6,9 @@ inside a user's jit.
 
 from __future__ import annotations
 
-from trellis.backends.jax import (
-    attention,
-    control,
-    convolution,
-    creation,
-    elementwise,
-    fft,
-    fused,
-    grad,
-    indexing,
-    linalg,
-    manipulation,
-    meta,
-    optimizers,
-    random,
-    recurrent,
-    reduction,
-    searching,
-)  # fmt: skip
+import importlib
 
 name = "jax"
-modules = (
-    meta,
-    elementwise,
-    creation,
-    manipulation,
-    reduction,
-    searching,
-    indexing,
-    linalg,
-    fft,
-    convolution,
-    random,
-    grad,
-    control,
-    optimizers,
-    fused,
-    attention,
-    recurrent,
-)
+_NAMES = """meta elementwise creation manipulation reduction searching indexing linalg fft convolution random grad control
+    optimizers fused attention recurrent"""
+modules = [importlib.import_module(f"{__name__}.{part}") for part in _NAMES.split()]

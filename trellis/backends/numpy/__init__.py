@@ -1,46 +1,8 @@
 """NumPy as an interpreter. Results are arrays or NumPy scalars (0-d), as NumPy itself gives them; both are operands."""
 
-from trellis.backends.numpy import (
-    activations,
-    control,
-    convolution,
-    creation,
-    elementwise,
-    exponentials,
-    fft,
-    grad,
-    indexing,
-    linalg,
-    manipulation,
-    meta,
-    normalization,
-    pooling,
-    random,
-    recurrent,
-    reduction,
-    searching,
-    special,
-)  # fmt: skip
+import importlib
 
 name = "numpy"
-modules = (
-    meta,
-    elementwise,
-    creation,
-    manipulation,
-    reduction,
-    searching,
-    indexing,
-    linalg,
-    fft,
-    random,
-    special,
-    exponentials,
-    grad,
-    control,
-    convolution,
-    pooling,
-    activations,
-    normalization,
-    recurrent,
-)
+_NAMES = """meta elementwise creation manipulation reduction searching indexing linalg fft random special exponentials grad
+    control convolution pooling activations normalization recurrent"""
+modules = [importlib.import_module(f"{__name__}.{part}") for part in _NAMES.split()]

@@ -2,38 +2,11 @@
 
 from __future__ import annotations
 
-from trellis.backends.tensorflow import (
-    activations,
-    attention,
-    control,
-    convolution,
-    creation,
-    elementwise,
-    fft,
-    grad,
-    indexing,
-    kernels,
-    linalg,
-    manipulation,
-    meta,
-    normalization,
-    products,
-    random,
-    recurrent,
-    reduction,
-    searching,
-    special,
-    updates,
-)
+import importlib
+
+from trellis.backends.tensorflow import control, creation, grad, kernels, meta, random
 
 name = "tensorflow"
-modules = (
-    meta,
-    creation,
-    *kernels.placed(elementwise, special, manipulation, reduction, searching, indexing, updates, products, linalg, fft),
-    *kernels.placed(activations, normalization, convolution),
-    *kernels.placed(attention, recurrent),
-    grad,
-    control,
-    random,
-)
+_NAMES = """elementwise special manipulation reduction searching indexing updates products linalg fft activations normalization
+    convolution attention recurrent"""
+modules = (meta, creation, *_placed, grad, control, random)

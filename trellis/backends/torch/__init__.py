@@ -1,46 +1,8 @@
 """PyTorch as a namespace of ops: eager, under autograd, torch.func, FakeTensors and torch.compile alike."""
 
-from trellis.backends.torch import (
-    activations,
-    attention,
-    control,
-    convolution,
-    creation,
-    elementwise,
-    fft,
-    grad,
-    indexing,
-    linalg,
-    manipulation,
-    meta,
-    normalization,
-    optimizers,
-    random,
-    recurrent,
-    reduction,
-    searching,
-    special,
-)
+import importlib
 
 name = "torch"
-modules = (
-    meta,
-    creation,
-    elementwise,
-    special,
-    manipulation,
-    reduction,
-    searching,
-    indexing,
-    linalg,
-    fft,
-    convolution,
-    random,
-    grad,
-    control,
-    optimizers,
-    activations,
-    normalization,
-    attention,
-    recurrent,
-)
+_NAMES = """meta creation elementwise special manipulation reduction searching indexing linalg fft convolution random grad control
+    optimizers activations normalization attention recurrent"""
+modules = [importlib.import_module(f"{__name__}.{part}") for part in _NAMES.split()]
