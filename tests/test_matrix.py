@@ -178,6 +178,7 @@ def test_an_honest_test_is_green_with_what_it_compared(faults: tuple[Run, Settin
     assert record.compared[2]["text"] == "with pytest.raises(ZeroDivisionError):"
     assert record.about == "Compares.\n\nTests that are not what they seem."
     assert record.test == "test_faults.py::test_honest[one]"
+    assert record.source.startswith("def test_honest(backend):")
     assert record.versions["numpy"] == np.__version__
     assert record.date >= faults[0].date
 
@@ -277,10 +278,10 @@ def test_the_report_links_every_cell_to_its_evidence(faults: tuple[Run, Settings
         assert (output / badge).read_text().startswith("<svg")
         assert "\n## one\n" in (output / evidence).read_text()
     honest = (output / "evidence" / "honest-test_honest.md").read_text()
+    assert '```python\ndef test_honest(backend):\n    """Compares."""\n' in honest
     assert "5 comparisons, largest error 5.0e-10" in honest
-    assert (
-        "| `np.testing.assert_allclose([1.0, 2.0], [1.0, 2.0 + 1e-9])` | numpy.testing.assert_allclose | 1 | 5.0e-10 |" in honest
-    )
+    statement = "np.testing.assert_allclose([1.0, 2.0], [1.0, 2.0 + 1e-9])"
+    assert f"| `{statement}` | numpy.testing.assert_allclose |  | 1 | 5.0e-10 |" in honest
     assert "Fatal Python error" in (output / "evidence" / "faults-test_aborts.md").read_text()
 
 

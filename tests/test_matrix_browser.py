@@ -27,7 +27,7 @@ def page(tmp_path: Path, browser: Browser) -> Iterator[Path]:
     """A page with two runs; in the second a row turned red and its names and messages are hostile."""
     sample(tmp_path / "runs", id="a", date="2026-01-01T00:00:00+00:00", rows=5, evil=True)
     second = sample(tmp_path / "runs", id="b", date="2026-01-02T00:00:00+00:00", rows=5, evil=True)
-    compared = [{"line": 3, "how": "assert", "text": "assert x == 1", "count": 2, "error": 1e-9, "what": "float64 (2,)"}]
+    compared = [{"line": 3, "how": "assert", "text": "assert x == 1", "count": 2, "error": 1e-9, "what": ["float64 (2,)"]}]
     save_record(
         tmp_path / "runs", second, Record("first", "test_1", "two", FAILED, "wrong <i>now</i>", compared=compared, test="t.py::x")
     )

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 _PLACES = 80  # statements of a test that are kept; the count goes on
+_KINDS = 4  # dtypes and shapes that are kept of each
 _TEXT = 400
 
 
@@ -36,9 +37,11 @@ class Tally:
         if place is None:
             if len(self.places) >= _PLACES:
                 return
-            place = {"line": line, "how": how, "text": statement(self.path, line), "count": 0, "error": None, "what": what}
+            place = {"line": line, "how": how, "text": statement(self.path, line), "count": 0, "error": None, "what": []}
             self.places[line, how] = place
         place["count"] += 1
+        if what and what not in place["what"] and len(place["what"]) < _KINDS:
+            place["what"].append(what)
         if error is not None:
             place["error"] = max(error, place["error"] or 0.0)
             self.largest = max(error, self.largest or 0.0)

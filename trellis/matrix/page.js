@@ -78,8 +78,8 @@ $("when").textContent = `Run on ${day(data.date)} UTC${data.duration ? ` in ${se
 $("about").textContent = [data.commit && `Commit ${data.commit}`, `Python ${data.python}`].filter(Boolean).join(" · ");
 data.backends.forEach((backend, column) => {
   const own = cells.filter((cell) => cell.backend === backend);
-  const versions = own.map((cell) => data.versions[cell.versions]).find(Boolean) || {};
-  const version = versions[backend] || "";
+  const versions = own.map((cell) => data.shared[cell.versions]).find(Boolean) || "";
+  const version = versions.split(", ").find((each) => each.startsWith(`${backend} `))?.split(" ")[1] || "";
   const green = tally(own);
   $("columns").append(element("li", {}, element("b", {}, backend), element("span", { class: "version" }, version),
     element("span", { class: "share" }, number(green.passed), element("small", {}, ` of ${number(own.length)} passed`)),
@@ -238,14 +238,15 @@ function fact(name, value, kind) {
 function evidence(cell) {
   const parts = [element("div", { class: `verdict ${kind(cell.label)}`, role: "group", "aria-label": "Verdict" }, icon(cell.label),
     element("div", {}, element("strong", {}, cell.label), cell.reason ? element("p", {}, cell.reason) : null))];
-  const versions = Object.entries(data.versions[cell.versions] || {}).map((entry) => entry.join(" ")).join(", ");
   parts.push(element("dl", { class: "facts" },
     fact("Comparisons", cell.test ? number(cell.comparisons || 0) : ""), fact("Largest error", errorText(cell.largest_error)),
     fact("Duration", cell.duration === undefined ? "" : seconds(cell.duration)), fact("Date (UTC)", cell.date ? day(cell.date) : ""),
-    fact("Commit", cell.commit), fact("Versions", versions, "all")));
+    fact("Commit", cell.commit), fact("Versions", data.shared[cell.versions], "all")));
   if (cell.test) parts.push(element("h3", {}, "Test"), element("p", {}, element("code", {}, cell.test)));
-  if (cell.about !== undefined) parts.push(element("p", { class: "note" }, data.abouts[cell.about]));
+  if (cell.about !== undefined) parts.push(element("p", { class: "note" }, data.shared[cell.about]));
   if (cell.compared) parts.push(element("h3", {}, "What was compared"), comparedTable(cell.compared));
+  if (cell.source !== undefined) parts.push(element("details", { class: "source" }, element("summary", {}, "Source of the test"),
+    element("pre", { tabindex: "0", "aria-label": "Source of the test" }, data.shared[cell.source])));
   if (cell.traceback) parts.push(element("h3", {}, "Traceback"), element("pre", { tabindex: "0", "aria-label": "Traceback" }, cell.traceback));
   if (cell.log) parts.push(element("h3", {}, "Log"), element("pre", { tabindex: "0", "aria-label": "Log" }, cell.log));
   parts.push(element("h3", {}, "History"), past(cell));
@@ -255,7 +256,7 @@ function comparedTable(list) {
   const head = ["Line", "Statement of the test", "Times", "Largest error"].map((name, i) => element("th", { scope: "col", class: i > 1 ? "right" : null }, name));
   return element("table", { class: "compared" }, element("thead", {}, element("tr", {}, ...head)), element("tbody", {}, ...list.map((place) =>
     element("tr", {}, element("td", { "data-name": "line" }, place.line ? String(place.line) : ""),
-      element("td", {}, element("code", {}, place.text || place.how), element("span", { class: "by" }, [place.how, place.what && `expected ${place.what}`].filter(Boolean).join(" · "))),
+      element("td", {}, element("code", {}, place.text || place.how), element("span", { class: "by" }, [place.how, place.what?.length && `expected ${place.what.join("; ")}`].filter(Boolean).join(" · "))),
       element("td", { class: "right", "data-name": "times" }, number(place.count)),
       element("td", { class: "right", "data-name": "largest error" }, errorText(place.error))))));
 }

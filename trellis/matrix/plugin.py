@@ -163,6 +163,7 @@ class Worker:
             compared=list(tally.places.values()),
             about="\n\n".join(filter(None, about)),
             test=item.nodeid,
+            source=source_of(function),
             versions=versions(cell.backend),
             traceback="\n".join(r.longreprtext for r in self.reports if r.failed)[-_LOG:],
             log="\n".join(f"{title}\n{text}" for title, text in sections.items())[-_LOG:],
@@ -184,6 +185,13 @@ def verdict(reports: list[pytest.TestReport], comparisons_made: int) -> tuple[st
             text = report.longrepr[2] if isinstance(report.longrepr, tuple) else report.longreprtext
             return NOT_RUN, text.removeprefix("Skipped: ") or "skipped without a reason"
     return (PASSED, "") if comparisons_made else (FAILED, NOTHING_COMPARED)
+
+
+def source_of(function: Any) -> str:
+    try:
+        return inspect.getsource(function)[:_LOG]
+    except (OSError, TypeError):
+        return ""
 
 
 def versions(backend: str) -> dict[str, str]:

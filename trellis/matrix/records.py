@@ -62,6 +62,7 @@ class Record:
     compared: list[dict[str, Any]] = field(default_factory=list)  # one entry a statement of the test that compared
     about: str = ""  # what the test says of itself
     test: str = ""
+    source: str = ""
     versions: dict[str, str] = field(default_factory=dict)
     commit: str = ""
     date: str = ""

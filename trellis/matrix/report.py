@@ -89,10 +89,10 @@ def code(text: str) -> str:
     return f"{ticks}{pad}{' '.join(text.split())}{pad}{ticks}".replace("|", "\\|")
 
 
-def block(text: str) -> str:
+def block(text: str, language: str = "text") -> str:
     """Text as a fenced block, with a fence longer than any within."""
     fence = "`" * max(3, 1 + max((len(run) for run in re.findall("`+", text)), default=0))
-    return f"{fence}text\n{text.rstrip()}\n{fence}\n"
+    return f"{fence}{language}\n{text.rstrip()}\n{fence}\n"
 
 
 def evidence_path(table: str, row: str) -> str:
@@ -161,15 +161,18 @@ def evidence(run: Run, table: str, row: str) -> str:
     """What stands behind a row, a section for each backend."""
     records = [r for r in run.cells() if (r.table, r.row) == (table, row)]
     about = next((r.about for r in records if r.about), "")
-    parts = [f"# {plain(row)}", *([plain(about)] if about else [])]
+    source = next((r.source for r in records if r.source), "")
+    parts = [f"# {plain(row)}", *([plain(about)] if about else []), *([block(source, "python")] if source else [])]
     for record in records:
         parts += [f"## {slug(record.backend)}", facts(record)]
         if record.compared:
             rows = [
-                f"| {c['line'] or ''} | {code(c['text'] or c['how'])} | {c['how']} | {c['count']} | {error_text(c['error'])} |"
+                f"| {c['line'] or ''} | {code(c['text'] or c['how'])} | {c['how']} | {'; '.join(c['what'])} "
+                f"| {c['count']} | {error_text(c['error'])} |"
                 for c in record.compared
             ]
-            parts.append("\n".join(["| line | compared | by | times | largest error |", "|---:|---|---|---:|---:|", *rows]))
+            head = ["| line | compared | by | expected | times | largest error |", "|---:|---|---|---|---:|---:|"]
+            parts.append("\n".join([*head, *rows]))
         parts += [f"{name}:\n\n{block(text)}" for name, text in (("Traceback", record.traceback), ("Log", record.log)) if text]
     return "\n\n".join(part.rstrip() for part in parts) + "\n"
 
@@ -256,15 +259,13 @@ def page_data(run: Run, runs: list[Run]) -> dict[str, Any]:
         {k: v for k, v in vars(r).items() if v not in ("", None, [], {}, False) and k not in ("table", "row", "backend")}
         for r in run.cells()
     ]
-    abouts = list(dict.fromkeys(c["about"] for c in cells if "about" in c))
-    versions = list({json.dumps(c["versions"]): c["versions"] for c in cells if "versions" in c}.values())
-    for cell in cells:  # texts that many cells share are held once
-        if "about" in cell:
-            cell["about"] = abouts.index(cell["about"])
+    shared: dict[str, int] = {}  # texts that many cells share are held once
+    for cell in cells:
         if "versions" in cell:
-            cell["versions"] = versions.index(cell["versions"])
+            cell["versions"] = ", ".join(f"{name} {version}" for name, version in cell["versions"].items())
+        cell |= {name: shared.setdefault(cell[name], len(shared)) for name in ("about", "source", "versions") if name in cell}
     meta = {
         name: getattr(run, name)
         for name in ("id", "title", "date", "commit", "python", "platform", "duration", "backends", "tables")
     }
-    return {**meta, "cells": cells, "abouts": abouts, "versions": versions, "history": history, "statuses": list(STATUSES)}
+    return {**meta, "cells": cells, "shared": list(shared), "history": history, "statuses": list(STATUSES)}
