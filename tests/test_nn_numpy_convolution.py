@@ -345,6 +345,10 @@ def test_nothing_to_compute() -> None:
     )
     y, pullback = tl.vjp(lambda x, w: call("convolution", x, w, None, **empty.options()), *empty.arrays()[:2])
     by_x, by_w = pullback(y)
+    options = {**Case((5, 5), (2, 2), (2, 2)).common(), "output_shape": (5, 5)}
+    for shape in ((0, 2, 2, 3), (2, 2, 2, 0)):
+        turned = NUMPY.transposed_convolution(np.ones(shape), np.ones((2, 2, shape[-1], 4)), np.arange(4.0), **options)
+        assert np.array_equal(turned, np.broadcast_to(np.arange(4.0), (shape[0], 5, 5, 4)))
     assert by_x.shape == (0, 5, 5, 3)
     assert np.array_equal(by_w, np.zeros((2, 2, 3, 4)))
 

@@ -65,7 +65,7 @@ def convolution(
     spans = [(n - 1) * e + 1 + low + high if n else low + high for n, e, (low, high) in zip(x.shape[2:], x_dilations, padding)]
     sizes = [max((n - k) // s + 1, 0) for n, k, s in zip(spans, window, strides)]
     y, target = _result(x, sizes, w.shape[-1], channel_last)
-    quiet.run(_dilated, x, w, target, _places(bias, groups), strides, x_dilations, dilations, [low for low, _ in padding])
+    quiet.run(_dilated, x, w, target, _bias_of_groups(bias, groups), strides, x_dilations, dilations, [low for low, _ in padding])
     return cast(y, dtype)
 
 
@@ -77,8 +77,8 @@ def transposed_convolution(
     x = _grouped(x, groups, channel_last)
     w = _grouped_filters(filters, groups, -2)
     y, target = _result(x, output_shape, w.shape[-1], channel_last)
-    variant = _transposed_variant(w, strides)
-    quiet.run(variant, x, w, target, _places(bias, groups), strides, dilations, [low for low, _ in padding])
+    variant = _transposed_variant(x, w, strides)
+    quiet.run(variant, x, w, target, _bias_of_groups(bias, groups), strides, dilations, [low for low, _ in padding])
     return cast(y, dtype)
 
 
@@ -124,8 +124,7 @@ def _result(x: Any, sizes: Sizes, channels: int, channel_last: bool) -> tuple[An
     return y, _grouped(y, groups, channel_last)
 
 
-def _places(bias: Any, groups: int) -> Any:
-    """The bias of each group, to be added to [groups, *rows, channels]."""
+def _bias_of_groups(bias: Any, groups: int) -> Any:
     return None if bias is None else bias.reshape(groups, -1)
 
 
@@ -156,18 +155,12 @@ def _remainders(
     step, place_step = x_dilation // math.gcd(stride, x_dilation), x_dilation // math.gcd(dilation, x_dilation)
     for o in range(step):
         k = next((k for k in range(min(place_step, window)) if (o * stride + k * dilation - low) % x_dilation == 0), window)
-        start = (low - o * stride - k * dilation) // x_dilation
-        yield (
-            slice(o, None, step),
-            slice(k, None, place_step),
-            step * stride // x_dilation,
-            place_step * dilation // x_dilation,
-            start,
-        )
+        plain = step * stride // x_dilation, place_step * dilation // x_dilation, (low - o * stride - k * dilation) // x_dilation
+        yield slice(o, None, step), slice(k, None, place_step), *plain
 
 
-def _transposed_variant(w: Any, strides: Sizes) -> Callable[..., None]:
-    few = w.shape[0] == 1 and w.shape[-1] <= NARROW and math.prod(strides) > 1
+def _transposed_variant(x: Any, w: Any, strides: Sizes) -> Callable[..., None]:
+    few = x.size and w.size and w.shape[0] == 1 and w.shape[-1] <= NARROW and math.prod(strides) > 1
     return _transposed_by_planes if few else _transposed_by_remainders
 
 
