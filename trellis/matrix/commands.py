@@ -99,7 +99,10 @@ class Progress:
         self.running: dict[str, str] = {}
 
     def __call__(self, run: Run, backend: str, row: str, record: Record | None) -> None:
-        self.running[backend] = row
+        if record is None:
+            self.running[backend] = row
+        else:
+            self.running.pop(backend, None)
         bad = record is not None and (record.status in (FAILED, CRASHED) or record.unexpected)
         line = f"{record.status}: {record.row} on {backend}: {record.reason}" if record and bad else ""
         if not self.stream.isatty():

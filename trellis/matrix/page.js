@@ -128,9 +128,10 @@ function describe(cell) {
   const done = cell.comparisons ? `, ${plural(cell.comparisons, "comparison")}` : "";
   return `${cell.row.name} on ${cell.backend}: ${cell.label}${done}${cell.reason ? `, ${cell.reason}` : ""}`;
 }
+const breakable = (name) => name.split(/(?<=_)(?=[^_])/).flatMap((part, i) => (i ? [element("wbr"), part] : [part]));
 function drawRow(row, shown) {
   if (!row.drawn) {
-    row.drawn = element("tr", { role: "row" }, element("th", { scope: "row", role: "rowheader" }, row.name));
+    row.drawn = element("tr", { role: "row" }, element("th", { scope: "row", role: "rowheader", "aria-label": row.name }, ...breakable(row.name)));
     row.buttons = row.cells.map((cell) => {
       const button = element("button", { type: "button", class: `cell ${kind(cell.label)}`, "aria-label": describe(cell), title: cell.reason || null, "data-cell": cell.index },
         icon(cell.label), element("span", { class: "word" }, cell.label),
@@ -223,7 +224,7 @@ let current = null;
 function open(cell, remember = true) {
   current = cell;
   $("evidence-table").textContent = `${cell.row.table} · ${cell.backend}`;
-  $("evidence-title").textContent = cell.row.name;
+  $("evidence-title").replaceChildren(...breakable(cell.row.name));
   $("siblings").replaceChildren(...cell.row.cells.map((other) => element("a", {
     class: `chip ${kind(other.label)}`, href: link(other), "aria-current": other === cell ? "true" : null, "aria-label": `${other.backend}: ${other.label}`,
   }, icon(other.label), other.backend)));
