@@ -56,6 +56,8 @@ from trellis.transforms import *
 
 if _TYPE_CHECKING:
     from trellis.nn import *
+    from trellis.optim import *
+    from trellis.schedules import *
 
 __version__ = "0.1.0"
 newaxis = None
@@ -63,11 +65,12 @@ API_VERSIONS = ("2021.12", "2022.12", "2023.12", "2024.12", "2025.12")
 
 
 def __getattr__(name: str) -> _Any:
-    """Modules, layers and initializers, imported when the first is asked for: arrays alone do not need them."""
+    """Modules, optimizers and schedules, imported when the first is asked for: arrays alone do not need them."""
     if name.startswith("__"):
         raise AttributeError(f"module 'trellis' has no attribute {name!r}")
-    nn = _import_module("trellis.nn")
-    globals().update({public: getattr(nn, public) for public in nn.__all__})
+    for module in ("trellis.nn", "trellis.optim", "trellis.schedules"):
+        part = _import_module(module)
+        globals().update({public: getattr(part, public) for public in part.__all__})
     try:
         return globals()[name]
     except KeyError:

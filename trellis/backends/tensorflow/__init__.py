@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import importlib
 
-from trellis.backends.tensorflow import control, creation, grad, kernels, meta, random
+from trellis.backends.tensorflow import control, creation, grad, kernels, meta, optimizers, random
 
 name = "tensorflow"
 _NAMES = """elementwise special manipulation reduction searching indexing updates products linalg fft activations normalization
     convolution attention recurrent"""
-modules = (meta, creation, *_placed, grad, control, random)
+modules = (meta, creation, *_placed, grad, control, random, optimizers)

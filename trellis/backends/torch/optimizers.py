@@ -11,7 +11,7 @@ import torch
 
 from trellis.composites import updates
 
-__all__ = ["adam", "adam_direction", "descend"]
+__all__ = ["adam", "adam_direction", "descend", "fused_adam", "fused_sgd"]
 
 Flat = list[Any]
 _FUSED = {(dtype, device) for dtype in (torch.float32, torch.float64) for device in ("cpu", "cuda")}
@@ -84,3 +84,41 @@ def _fused_adam(
         amsgrad=False, maximize=False,
     )  # fmt: skip
     return copies[0], copies[1], copies[2]
+
+
+# ---- whole optimizers: None where the fused kernels cannot do it ---------------------------------------------------------------
+def fused_sgd(
+    weights: Flat, grads: Flat, velocities: Flat | None = None, *, lr: float, step: int, decay: float, in_place: bool,
+    momentum: float, dampening: float, nesterov: bool,
+) -> Any:  # fmt: skip
+    if not _fusible(weights, grads, velocities or []):
+        return None
+    if velocities is None and not decay:
+        return [torch._foreach_add(weights, grads, alpha=-lr)]
+    updated = _copies(weights)
+    kept = [] if velocities is None else velocities if in_place else _copies(velocities)
+    torch._fused_sgd_(
+        updated, grads, kept, weight_decay=decay, momentum=momentum, lr=lr, dampening=dampening, nesterov=nesterov,
+        maximize=False, is_first_step=step == 1,
+    )  # fmt: skip
+    return [updated] if velocities is None else [updated, kept]
+
+
+def fused_adam(
+    weights: Flat, grads: Flat, means: Flat, squares: Flat, *, lr: float, step: int, decay: float, in_place: bool,
+    beta1: float, beta2: float, epsilon: float, decoupled: bool,
+) -> Any:  # fmt: skip
+    if not _fusible(weights, grads, means, squares):
+        return None
+    updated = _copies(weights)
+    new_means, new_squares = (means, squares) if in_place else (_copies(means), _copies(squares))
+    count = torch.full((), float(step), device=weights[0].device)
+    (torch._fused_adamw_ if decoupled else torch._fused_adam_)(
+        updated, grads, new_means, new_squares, [], [count] * len(weights), lr=lr, beta1=beta1, beta2=beta2, weight_decay=decay,
+        eps=epsilon, amsgrad=False, maximize=False,
+    )  # fmt: skip
+    return [updated, new_means, new_squares]
+
+
+def _copies(tensors: Flat) -> Flat:
+    return [x.clone() for x in tensors]

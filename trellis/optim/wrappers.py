@@ -1,0 +1,178 @@
+"""Around an optimizer: gradients added up over several steps, and an average of the weights."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+from trellis import dtypes, tree
+from trellis.array import Array
+from trellis.container import Container
+from trellis.dispatch import interpreters, load
+from trellis.nests import Nest, backend_of
+from trellis.ops.conversion import astype
+from trellis.ops.elementwise import add, multiply, subtract
+from trellis.ops.searching import where
+from trellis.optim.engine import Optimizer, fitted
+from trellis.optim.gradients import dtype_of, wide
+from trellis.transforms import stop_gradient
+
+__all__ = ["EMA", "accumulate"]
+
+
+class _Stateful:
+    """Something with a pure `init`, and a state that it keeps between steps."""
+
+    keys: ClassVar[tuple[str, ...]] = ()
+    _state: Container | None = None
+    _fits: bool = True
+
+    def init(self, v: Any) -> Container:
+        raise NotImplementedError
+
+    @property
+    def state(self) -> Container:
+        """The state, a Container; empty before the first step."""
+        return Container() if self._state is None else self._state
+
+    def set_state(self, state: Mapping[str, Any]) -> None:
+        """Go on from a state that `state` or `init` gave, or that was loaded; on whichever framework it is."""
+        given = Container(state)
+        if len(given) and set(given) != set(self.keys):
+            raise ValueError(f"{type(self).__name__}.set_state: expected {sorted(self.keys)}, got {sorted(given)}")
+        self._state, self._fits = given if len(given) else None, False
+
+    def _begin(self, v: Any) -> Container:
+        if self._state is None:
+            self._state = self.init(v)
+        elif not self._fits:
+            self._state = fitted(type(self).__name__, self._state, self.init(v))
+        self._fits = True
+        return self._state
+
+
+def _count(v: Any) -> Any:
+    """0 as an array beside the arrays of a nest."""
+    nest = Nest(v)
+    backend = backend_of(nest.arrays)
+    device = interpreters[type(nest.arrays[0])].device_of(nest.arrays[0]) if nest.arrays else None
+    zero = backend.full(shape=(), fill_value=0, dtype=dtypes.int32, device=device)
+    return Array(zero) if nest.wraps else zero
+
+
+def _next(count: Any) -> tuple[Any, int | None]:
+    """The count and one more: as an array, and as a Python number if that can be known."""
+    native = count._data if isinstance(count, Array) else count
+    backend = interpreters[type(native)]
+    return add(count, 1), None if backend.is_traced(native) else int(load(backend.name).item(native)) + 1
+
+
+def accumulate(optimizer: Optimizer, steps: int, /) -> Accumulated:
+    """An optimizer that acts at every `steps`-th call only, on the mean of the gradients since it did so last.
+
+    >>> import trellis as tl
+    >>> opt = tl.accumulate(tl.SGD(0.5), 2)
+    >>> v = opt.step(tl.asarray([1.0]), tl.asarray([1.0]))
+    >>> float(v[0]), float(opt.step(v, tl.asarray([3.0]))[0])
+    (1.0, 0.0)
+    """
+    if not isinstance(steps, int) or isinstance(steps, bool) or steps < 1:
+        raise ValueError(f"accumulate: steps={steps!r} must be a whole number, 1 or more")
+    return Accumulated(optimizer, steps)
+
+
+class Accumulated(_Stateful):
+    """See `tl.accumulate`. `update` is pure; where it is traced, both outcomes are computed and one is chosen."""
+
+    keys: ClassVar[tuple[str, ...]] = ("count", "total", "optimizer")
+
+    def __init__(self, optimizer: Optimizer, steps: int) -> None:
+        self.optimizer, self.steps = optimizer, steps
+
+    def init(self, v: Any) -> Container:
+        """The state before the first step."""
+        return Container(count=_count(v), total=tree.map(_zeros, v), optimizer=self.optimizer.init(v))
+
+    def update(self, v: Any, grads: Any, state: Any) -> tuple[Any, Container]:
+        """New weights and new state."""
+        share = 1.0 / self.steps
+        parts = tree.map(lambda w, g: multiply(astype(g, wide(dtype_of(g)), copy=False), share), v, grads)
+        total = tree.unflatten(tree.structure(v), [add(t, g) for t, g in zip(tree.leaves(state["total"]), tree.leaves(parts))])
+        count, number = _next(state["count"])
+        if number is not None and number < self.steps:
+            return v, Container(count=count, total=total, optimizer=state["optimizer"])
+        new_v, inner = self.optimizer.update(v, total, state["optimizer"])
+        done = Container(count=multiply(count, 0), total=tree.map(_zeros, v), optimizer=inner)
+        if number is not None:
+            return new_v, done
+        due = count == self.steps
+        waiting = Container(count=count, total=total, optimizer=state["optimizer"])
+        return tree.map(lambda a, b: where(due, a, b), (new_v, done), (v, waiting))
+
+    def step(self, v: Any, grads: Any) -> Any:
+        """The new weights; at most calls `v` itself."""
+        state = self._begin(v)
+        v, self._state = self.update(_constant(v), _constant(grads), state)
+        return v
+
+
+def _constant(nest: Any) -> Any:
+    return tree.map(lambda x: stop_gradient(x, preserve_type=False), nest)
+
+
+def _zeros(w: Any) -> Any:
+    return multiply(astype(w, wide(dtype_of(w))), 0.0)
+
+
+class EMA(_Stateful):
+    """An average of the weights that forgets: average = decay * average + (1 - decay) * v, from the first `v` on.
+
+    `warmup` forgets faster at first, by min(decay, (1 + steps) / (10 + steps)). Half precision is averaged in float32.
+
+    >>> import trellis as tl
+    >>> ema = tl.EMA(0.5)
+    >>> _ = ema.step(tl.asarray([1.0]))
+    >>> ema.step(tl.asarray([2.0]))
+    Array([1.5], dtype=float32, backend='numpy', device='cpu')
+    >>> model = tl.Linear(2, 1)
+    >>> ema = tl.EMA(0.999)
+    >>> y = model(tl.ones(2), v=ema.step(model.v))
+    """
+
+    keys: ClassVar[tuple[str, ...]] = ("step", "average")
+
+    def __init__(self, decay: float = 0.999, *, warmup: bool = False) -> None:
+        if not isinstance(decay, (int, float)) or not 0 <= decay < 1:
+            raise ValueError(f"EMA: decay={decay!r} must be a number from 0 to below 1")
+        self.decay, self.warmup = decay, warmup
+
+    def init(self, v: Any) -> Container:
+        """The state before the first step: the average is `v`."""
+        return Container(step=_count(v), average=tree.map(lambda w: astype(w, wide(dtype_of(w))), v))
+
+    def update(self, v: Any, state: Any) -> Container:
+        """The state with `v` in its average; pure."""
+        step, number = _next(state["step"])
+        share: Any = 1.0 - self.decay
+        if self.warmup and number is not None:
+            share = max(share, 9.0 / (9.0 + number))
+        elif self.warmup:
+            early = 9.0 / (9.0 + astype(step, dtypes.float32))
+            share = where(early > share, early, share)
+        leaves, treedef = tree.flatten(v)
+        average = [_toward(a, w, share) for a, w in zip(tree.leaves(state["average"]), leaves)]
+        return Container(step=step, average=tree.unflatten(treedef, average))
+
+    def step(self, v: Any) -> Any:
+        """The average, `v` included."""
+        first, v = self._state is None, _constant(v)
+        state = self._begin(v)
+        if not first:
+            state = self._state = self.update(v, state)
+        return state["average"]
+
+
+def _toward(average: Any, w: Any, share: Any) -> Any:
+    dtype = dtype_of(average)
+    share = share if isinstance(share, float) else astype(share, dtype, copy=False)
+    return add(average, multiply(subtract(astype(w, dtype, copy=False), average), share))
