@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 import time
@@ -39,6 +40,7 @@ from trellis.matrix.records import (
 )
 from trellis.matrix.run import NOT_WRITTEN, run_matrix
 
+pytestmark = pytest.mark.xdist_group("matrix")  # one process: the tests share a run
 ROOT = Path(__file__).resolve().parent.parent
 
 FAULTS = '''
@@ -217,7 +219,7 @@ def test_a_test_that_hangs_is_one_red_cell(faults: tuple[Run, Settings]) -> None
     assert record.status == CRASHED
     assert record.reason == "timed out after 4 s"
     assert "in test_hangs" in record.log
-    assert 4 <= record.duration < 8
+    assert 4 <= record.duration < 30
 
 
 def test_a_failure_after_the_test_is_red(faults: tuple[Run, Settings]) -> None:
@@ -285,7 +287,7 @@ def test_the_report_links_every_cell_to_its_evidence(faults: tuple[Run, Settings
     assert "Fatal Python error" in (output / "evidence" / "faults-test_aborts.md").read_text()
 
 
-EVIL = '<script>alert("x")</script>|`![a](b)'
+EVIL = '<script>alert("x")</script>|`![a](b)é\u2028'
 
 
 def sample(directory: Path, *, rows: int = 3, date: str = "2026-01-01T00:00:00+00:00", id: str = "a", evil: bool = False) -> Run:
@@ -443,6 +445,7 @@ def test_differences_are_relative_to_the_largest_value() -> None:
     assert comparisons.difference([1.0, 100.0], [1.0, 101.0]) == pytest.approx(1 / 101)
     assert comparisons.difference([1e-3], [0.0]) == 1e-3
     assert comparisons.difference([np.nan, np.inf], [np.nan, np.inf]) == 0.0
+    assert comparisons.difference([1e300], [1e-300]) == sys.float_info.max
     assert comparisons.difference(["a"], ["b"]) is None
     assert comparisons.difference([1 + 1j], [1.0]) == 1.0
     assert comparisons.difference(np.zeros(2), np.zeros(3)) is None
@@ -481,6 +484,34 @@ def test_the_commands(tmp_path: Path) -> None:
     assert shown.stdout.startswith(done.stdout.rstrip())
     assert (tmp_path / "matrix" / "index.html").exists()
     assert command(tmp_path, "-m", "trellis", "matrix", "run", "--backend", "three").returncode == 2
+
+
+def test_an_interrupted_run_keeps_its_records_and_leaves_no_process(tmp_path: Path) -> None:
+    text = "import time\n\ndef test_a(backend):\n    assert backend\n\ndef test_b(backend):\n    time.sleep(600)\n"
+    settings = project(tmp_path, files={"test_x.py": text})
+    words = [sys.executable, "-m", "trellis", "matrix", "run"]
+    process = subprocess.Popen(words, cwd=tmp_path, env=os.environ | {"PYTHONPATH": str(ROOT)}, stderr=subprocess.PIPE, text=True)
+    records = settings.path("records")
+    while not list(records.glob("*/one/*.json")):
+        assert process.poll() is None
+        time.sleep(0.05)
+    process.send_signal(signal.SIGINT)
+    _, said = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert "interrupted; the records so far are kept" in said
+    (run,) = load_runs(records)
+    assert [(r.row, r.status, r.reason) for r in run.cells()] == [
+        ("test_a", PASSED, ""),
+        ("test_b", NOT_RUN, "the run was interrupted"),
+    ]
+    assert str(tmp_path) not in subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True, check=True).stdout
+
+
+def test_text_that_is_no_unicode_is_kept(tmp_path: Path) -> None:
+    run = sample(tmp_path)
+    save_record(tmp_path, run, Record("first", "test_0", "one", FAILED, "a lone \ud800", traceback="\ud800"))
+    output = report.write_all(run, load_runs(tmp_path), Settings(tmp_path))
+    assert "a lone \\ud800" in (output / "index.html").read_text()
 
 
 def test_the_example_project_makes_its_page(tmp_path: Path) -> None:

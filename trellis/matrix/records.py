@@ -127,7 +127,7 @@ def write(path: Path, text: str) -> None:
     """Write a file whole or not at all: under another name first, then renamed."""
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
-    partial.write_text(text, encoding="utf-8")
+    partial.write_bytes(text.encode("utf-8", "backslashreplace"))
     partial.replace(path)
 
 

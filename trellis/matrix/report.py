@@ -228,8 +228,8 @@ def page(run: Run, runs: list[Run]) -> str:
     """The page: template, style, script and data in one file. Only the script with this very hash may run in it."""
     script = (_HERE / "page.js").read_text(encoding="utf-8")
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-    data = json.dumps(page_data(run, runs), separators=(",", ":"), ensure_ascii=False)
-    for character in "<>&\u2028\u2029":  # within a script element nothing may look like its end
+    data = json.dumps(page_data(run, runs), separators=(",", ":"))
+    for character in "<>&":  # within a script element nothing may look like its end
         data = data.replace(character, f"\\u{ord(character):04x}")
     parts = {
         "{{title}}": html.escape(run.title),

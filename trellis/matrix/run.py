@@ -176,36 +176,37 @@ class Process:
         """Run a process until it ends or hangs. True: it died within a test, and others are left."""
         self.running, self.events_read = "", 0
         self.events.write_text("")
-        environment = os.environ | ({} if self.watch.alone else {"OMP_NUM_THREADS": "1"}) | {"PYTHONUNBUFFERED": "1"}
+        environment = {k: v for k, v in os.environ.items() if not k.startswith(("PYTEST_XDIST", "PYTEST_CURRENT"))}
+        environment |= {"PYTHONUNBUFFERED": "1"} | ({} if self.watch.alone else {"OMP_NUM_THREADS": "1"})
         with self.output.open("wb") as output:
             process = subprocess.Popen(self.command(), stdout=output, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL,
                                        cwd=self.watch.settings.root, env=environment, start_new_session=True)  # fmt: skip
-        hung = self.follow(process)
+        limit = self.follow(process)
         end(process)
         self.read()
         if self.watch.stop.is_set():
             return False
-        self.ending = f"timed out after {self.elapsed:.0f} s" if hung else f"the process ended: {ending(process.returncode)}"
+        self.ending = f"timed out after {limit:g} s" if limit else f"the process ended: {ending(process.returncode)}"
         if self.running:
             self.done.add(self.running)
             cell, duration = self.collected[self.running], round(self.elapsed, 3)
             self.watch.keep(Record(*cell, CRASHED, self.ending, duration=duration, test=self.running, log=self.log()))
             return set(self.collected) > self.done
-        self.broken = hung or process.returncode not in (0, 1, 5)  # pytest: all passed, some failed, none to run
+        self.broken = bool(limit) or process.returncode not in (0, 1, 5)  # pytest: all passed, some failed, none to run
         self.rest = CRASHED if self.broken else NOT_RUN
         return False
 
-    def follow(self, process: subprocess.Popen[bytes]) -> bool:
-        """Read what the process tells until it ends, or the run is stopped; True if it takes too long."""
+    def follow(self, process: subprocess.Popen[bytes]) -> float | None:
+        """Read what the process tells until it ends, or the run is stopped; the limit if it takes longer than that."""
         self.since, self.elapsed = time.monotonic(), 0.0
         while process.poll() is None and not self.watch.stop.is_set():
             self.read()
             self.elapsed = time.monotonic() - self.since
-            limit = self.watch.settings.timeout
-            if self.elapsed > (limit if self.running else max(_START, limit)):
-                return True
+            limit = self.watch.settings.timeout if self.running else max(_START, self.watch.settings.timeout)
+            if self.elapsed > limit:
+                return limit
             time.sleep(0.03)
-        return False
+        return None
 
     def read(self) -> None:
         """Take in the whole lines that have come since."""
