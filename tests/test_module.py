@@ -12,6 +12,7 @@ import pytest
 from helpers import check, compiled, make, to_numpy
 
 import trellis as tl
+from trellis.control import _keys_beside
 from trellis.dispatch import load
 
 X = np.random.default_rng(0).normal(size=(6, 3)).astype(np.float32)
@@ -550,6 +551,40 @@ def test_a_key_can_be_an_argument_of_a_compiled_call(backend: str) -> None:
     expected = tl.functional_call(model, model.v, None, x, seed=tl.Key(words))[0][1]
     found = compiled(backend, lambda words, x: tl.functional_call(model, model.v, None, x, seed=tl.Key(words))[0][1])(words, x)
     check(found, to_numpy(expected))
+
+
+def test_a_compiled_training_step(backend: str) -> None:
+    """Everything that a step needs in one compiled function. On torch without inductor, which takes minutes for the generator."""
+    model, x = Noisy(backend=backend), make(backend, X)
+
+    def step(v: Any, buffers: Any, x: Any, key: Any) -> Any:
+        def loss(v: Any) -> Any:
+            (y, _, _), new = tl.functional_call(model, v, buffers, x, seed=key)
+            return tl.mean(y**2), new
+
+        (value, new), grads = tl.value_and_grad(loss, has_aux=True)(v)
+        return tl.gradient_descent_update(v, grads, 0.1), new, value
+
+    fast = compiled(backend, step) if backend == "torch" else tl.compile(step)
+    plain = Noisy()
+    v, buffers, own, own_buffers = model.v, model.buffers, plain.v, plain.buffers
+    for k in range(3):
+        key = tl.Key(make(backend, np.array([0, k], np.uint32)))  # Python ints would become symbols in torch.compile
+        v, buffers, value = fast(v, buffers, x, key)
+        own, own_buffers, expected = step(own, own_buffers, X, tl.Key(k))  # on NumPy
+        check(value, to_numpy(expected), tolerance=1e-5)
+    assert v.all_close(own, rtol=1e-4, atol=1e-6)
+    assert buffers.all_close(own_buffers, rtol=1e-4, atol=1e-6)
+
+
+def test_a_key_goes_where_the_arrays_are(backend: str) -> None:
+    """A key that no framework made would be a constant of the compiled function."""
+    (x, key), named = _keys_beside([make(backend, X), tl.Key(7)], {"seed": tl.Key(8)})
+    assert type(key._data) is type(x) or backend == "numpy"
+    check(key.leaf(), np.array([0, 7], np.uint32))
+    check(named["seed"].leaf(), np.array([0, 8], np.uint32))
+    alone = tl.Key(7)
+    assert _keys_beside([alone], {})[0][0] is alone
 
 
 def test_compiled_calls(backend: str) -> None:

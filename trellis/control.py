@@ -18,6 +18,7 @@ import numpy as np
 from trellis import tree
 from trellis.array import Array
 from trellis.dispatch import call, default_backend, interpreters, load
+from trellis.keys import Key, make_key
 from trellis.nests import NATIVE, NUMBER, OTHER, WRAPPED, Carry, Nest, Results, backend_of, device_of, kind_of, number_as_array
 from trellis.ops.indexing import getitem
 
@@ -423,7 +424,7 @@ def compile(
         constants = {i: args[i] for i in held} | {k: v for k, v in kwargs.items() if k in names}
         moving = [a for i, a in enumerate(args) if i not in held]
         named = {k: v for k, v in kwargs.items() if k not in names}
-        given = Nest((moving, named))
+        given = Nest(_keys_beside(moving, named))
         backend = backend_of(given.arrays)
         static = _static_key(constants)
         if not backend.compiles(given.arrays):
@@ -435,6 +436,25 @@ def compile(
         return entry([x._data if kind == WRAPPED else x for x, kind in zip(given.leaves, given.kinds) if kind != OTHER])
 
     return functools.update_wrapper(compiled, f)
+
+
+def _keys_beside(moving: list[Any], named: dict[str, Any]) -> tuple[list[Any], dict[str, Any]]:
+    """The arguments with the keys that no framework made on the framework of the other arrays, so that they are no constants."""
+
+    def is_plain(x: Any) -> bool:
+        return type(x) is Key and type(x._data) is tuple
+
+    if not any(is_plain(x) for x in (*moving, *named.values())):
+        return moving, named
+    rest = Nest([x for x in (*moving, *named.values()) if not is_plain(x)]).arrays
+    if not rest:
+        return moving, named
+    backend, device = backend_of(rest), device_of(rest)
+
+    def bring(x: Any) -> Any:
+        return make_key(backend.from_numpy(x.leaf(), dtype=None, device=device, copy=None)) if is_plain(x) else x
+
+    return [bring(x) for x in moving], {name: bring(x) for name, x in named.items()}
 
 
 def _flat_function(f: Callable[..., Any], given: Nest, constants: dict[Any, Any], count: int) -> Callable[[list[Any]], Any]:
