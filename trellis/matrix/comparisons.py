@@ -107,9 +107,8 @@ def difference(found: Any, expected: Any) -> float | None:
             gaps = np.abs(found.astype(wide) - expected.astype(wide))
             sizes = np.abs(expected.astype(wide))
             size = float(sizes[np.isfinite(sizes)].max(initial=0.0))
-            return min(
-                float(gaps[np.isfinite(gaps)].max(initial=0.0)) / (size or 1.0), sys.float_info.max
-            )  # JSON has no infinity
+            error = float(gaps[np.isfinite(gaps)].max(initial=0.0)) / (size or 1.0)
+            return min(error, sys.float_info.max)  # JSON has no infinity
     except Exception:  # the comparison itself has been made: this is only about how close it was
         return None
 
