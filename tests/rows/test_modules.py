@@ -1,4 +1,4 @@
-"""Rows of the conformance matrix: modules. Gradients are compared with the framework's own, on NumPy with some derived by hand."""
+"""Rows of the conformance matrix: modules. Gradients are compared with the framework's own, on NumPy with hand-derived ones."""
 
 from __future__ import annotations
 
