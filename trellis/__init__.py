@@ -43,6 +43,7 @@ from trellis.ops.distributions import *
 from trellis.ops.elementwise import *
 from trellis.ops.indexing import *
 from trellis.ops.linalg import diagonal, matmul, matrix_transpose, outer, tensordot, trace, vecdot
+from trellis.ops.losses import *
 from trellis.ops.manipulation import *
 from trellis.ops.normalization import *
 from trellis.ops.products import *

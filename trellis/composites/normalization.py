@@ -7,9 +7,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from trellis.composites.support import cast, dtype_of, epsilon, floating, rank_of, resize, shape_of, single
+from trellis.composites.support import cast, dtype_of, epsilon, rank_of, resize, shape_of, wide
 from trellis.dispatch import call
-from trellis.dtypes import DType
 from trellis.ops.elementwise import add, divide, multiply, pow, sqrt, square, subtract
 from trellis.ops.indexing import getitem
 from trellis.ops.manipulation import moveaxis, pad, reshape
@@ -33,16 +32,8 @@ def _affine(centred: Any, inverse: Any, scale: Any, offset: Any) -> Any:
     return result if offset is None else add(result, offset)
 
 
-def _wide(op: str, x: Any, *others: Any) -> tuple[DType, list[Any]]:
-    """The dtype of the result, and the arrays in the one to compute in; None stays."""
-    found = floating(op, *(v for v in (x, *others) if v is not None), real=True)
-    dtype = dtype_of(found[0])
-    given = iter(found)
-    return dtype, [None if v is None else cast(next(given), single(dtype)) for v in (x, *others)]
-
-
 def layer_norm(x: Any, scale: Any, offset: Any, *, axes: tuple[int, ...], eps: float) -> Any:
-    dtype, (x, scale, offset) = _wide("layer_norm", x, scale, offset)
+    dtype, (x, scale, offset) = wide("layer_norm", x, scale, offset)
     scale, offset = (_along(v, axes) for v in (scale, offset))
     return cast(call("standardize", x, scale, offset, axes=axes, eps=eps)[0], dtype)
 
@@ -56,7 +47,7 @@ def _along(x: Any, axes: tuple[int, ...]) -> Any:
 
 
 def rms_norm(x: Any, scale: Any, *, axes: tuple[int, ...], eps: float | None) -> Any:
-    dtype, (x, scale) = _wide("rms_norm", x, scale)
+    dtype, (x, scale) = wide("rms_norm", x, scale)
     size = sqrt(add(mean_of(square(x), axis=axes, keepdims=True), epsilon(dtype) if eps is None else eps))
     result = divide(x, size)
     return cast(result if scale is None else multiply(result, _along(scale, axes)), dtype)
@@ -68,7 +59,7 @@ def _channel(x: Any, rank: int, channel_last: bool) -> Any:
 
 
 def group_norm(x: Any, scale: Any, offset: Any, *, num_groups: int, eps: float, channel_last: bool) -> Any:
-    dtype, (x, scale, offset) = _wide("group_norm", x, scale, offset)
+    dtype, (x, scale, offset) = wide("group_norm", x, scale, offset)
     shape, rank = shape_of(x), rank_of(x)
     channels = shape[-1 if channel_last else 1]
     if channels is None:
@@ -83,7 +74,7 @@ def group_norm(x: Any, scale: Any, offset: Any, *, num_groups: int, eps: float, 
 
 
 def instance_norm(x: Any, scale: Any, offset: Any, *, eps: float, channel_last: bool) -> Any:
-    dtype, (x, scale, offset) = _wide("instance_norm", x, scale, offset)
+    dtype, (x, scale, offset) = wide("instance_norm", x, scale, offset)
     rank = rank_of(x)
     axes = tuple(range(1, rank - 1)) if channel_last else tuple(range(2, rank))
     scale, offset = (_channel(v, rank, channel_last) for v in (scale, offset))
@@ -94,7 +85,7 @@ def batch_norm(
     x: Any, mean: Any, variance: Any, scale: Any, offset: Any, *, training: bool, momentum: float, eps: float, channel_last: bool
 ) -> tuple[Any, Any, Any]:
     kept = dtype_of(mean), dtype_of(variance)
-    dtype, (x, mean, variance, scale, offset) = _wide("batch_norm", x, mean, variance, scale, offset)
+    dtype, (x, mean, variance, scale, offset) = wide("batch_norm", x, mean, variance, scale, offset)
     rank = rank_of(x)
     centre, spread, scale, offset = (_channel(v, rank, channel_last) for v in (mean, variance, scale, offset))
     if not training:
@@ -123,7 +114,7 @@ def _unbiased(x: Any, variance: Any, axes: tuple[int, ...]) -> Any:
 
 
 def local_response_norm(x: Any, *, size: int, alpha: float, beta: float, k: float, channel_last: bool) -> Any:
-    dtype, (x,) = _wide("local_response_norm", x)
+    dtype, (x,) = wide("local_response_norm", x)
     squares = square(x) if channel_last else moveaxis(square(x), 1, -1)
     padded = pad(squares, ((0, 0),) * (rank_of(x) - 1) + ((size // 2, (size - 1) // 2),))
     total = None

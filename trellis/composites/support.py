@@ -81,6 +81,14 @@ def single(dtype: DType) -> DType:
     return float32 if dtype.bits == 16 and dtype.kind == "f" else dtype
 
 
+def wide(op: str, *operands: Any) -> tuple[DType, list[Any]]:
+    """The common real floating dtype, and the operands in the one to compute in; None stays."""
+    found = floating(op, *(x for x in operands if x is not None), real=True)
+    dtype = next(dtype_of(x) for x in found if not is_scalar(x))
+    given = iter(found)
+    return dtype, [None if x is None else cast(next(given), single(dtype)) for x in operands]
+
+
 def wide_float(x: Any) -> DType:
     """The widest float beside `x`: float64, on JAX without x64 float32."""
     return float64 if interpreters[type(x)].default_int() is int64 else float32

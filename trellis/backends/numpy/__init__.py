@@ -4,5 +4,5 @@ import importlib
 
 name = "numpy"
 _NAMES = """meta elementwise creation manipulation reduction searching indexing linalg fft random special exponentials grad
-    control convolution pooling activations normalization recurrent optimizers"""
+    control convolution pooling activations losses normalization recurrent optimizers"""
 modules = [importlib.import_module(f"{__name__}.{part}") for part in _NAMES.split()]

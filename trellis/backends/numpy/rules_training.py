@@ -12,12 +12,14 @@ import numpy as np
 
 from trellis.backends.numpy import activations
 from trellis.backends.numpy.activations import is_plain
+from trellis.backends.numpy.losses import log_likelihood_gradient
 from trellis.backends.numpy.normalization import standardize_gradient
 from trellis.backends.numpy.rules_support import masked, numbers
-from trellis.backends.numpy.tape import OfInputs, OfOutput
+from trellis.backends.numpy.tape import OfInputs, OfOutput, innermost
 from trellis.ops.comparison import greater
 from trellis.ops.elementwise import add, clip, divide, exp, multiply, sqrt, square, subtract, tanh
-from trellis.ops.manipulation import broadcast_to
+from trellis.ops.manipulation import broadcast_to, expand_dims
+from trellis.ops.products import softmax
 from trellis.ops.reduction import mean
 from trellis.ops.special import erf, expit
 
@@ -81,9 +83,19 @@ def _standardized_scale(g: Any, y: Any, x: Any, scale: Any, offset: Any, *, axes
     return None if g[0] is None else multiply(g[0], _normal(x, y, eps))
 
 
+# ---- cross-entropy -------------------------------------------------------------------------------------------------------------
+def _log_likelihood(g: Any, y: Any, x: Any, target: Any, *, axis: int) -> Any:
+    if is_plain(x) and type(g) is np.ndarray:
+        return log_likelihood_gradient(g, x, target, axis)
+    places = np.arange(x.shape[axis]).reshape([-1 if a == axis else 1 for a in range(len(x.shape))])
+    chosen = (np.expand_dims(target, axis) == places).astype(innermost(x).dtype)
+    return multiply(expand_dims(g, axis), subtract(chosen, softmax(x, axis=axis)))
+
+
 TRAINING_RULES: dict[str, Any] = {
     "relu": OfOutput((lambda g, y, x: masked(g, greater(y, 0)),)),
     "silu": OfInputs((_silu,)),
     "gelu": OfInputs((_gelu,)),
+    "log_likelihood": OfInputs((_log_likelihood, None)),
     "standardize": (_standardized, _standardized_scale, lambda g, y, x, scale, offset, **_: g[0]),
 }

@@ -7,6 +7,7 @@ import importlib
 from trellis.backends.tensorflow import control, creation, grad, kernels, meta, optimizers, random
 
 name = "tensorflow"
-_NAMES = """elementwise special manipulation reduction searching indexing updates products linalg fft activations normalization
-    convolution attention recurrent"""
+_NAMES = """elementwise special manipulation reduction searching indexing updates products linalg fft activations losses
+    normalization convolution attention recurrent"""
+_placed = kernels.placed(*(importlib.import_module(f"{__name__}.{part}") for part in _NAMES.split()))
 modules = (meta, creation, *_placed, grad, control, random, optimizers)
