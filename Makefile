@@ -51,6 +51,7 @@ bench: $(VENV)/.bench  ## cost of a call over the framework's own, and of the im
 	$(BIN)/python benchmarks/overhead.py
 	$(BIN)/python benchmarks/import_time.py
 	$(BIN)/python benchmarks/numpy_convolution.py
+	$(BIN)/python benchmarks/layers.py
 
 suite: suite-checkout $(VENV)/.suite  ## the official array API tests: make suite SUITE=path/to/array-api-tests [BACKENDS="numpy torch"]
 	cd $(SUITE) && failed=; for backend in $(BACKENDS); do \

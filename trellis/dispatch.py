@@ -128,6 +128,11 @@ def register(operand_type: type, interpreter: Any) -> None:
     interpreters[operand_type] = interpreter
 
 
+def is_compiling() -> bool:
+    """Whether torch.compile reads what runs; torch's own function once its backend is loaded."""
+    return False
+
+
 def load(name: str) -> Any:
     """The interpreter of the backend called `name`; imports the framework when it is asked for first."""
     try:

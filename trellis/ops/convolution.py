@@ -16,7 +16,7 @@ from trellis.dtypes import DType, common_dtype, float32
 from trellis.ops.arguments import choice, integer
 from trellis.ops.conversion import astype
 from trellis.ops.manipulation import reshape
-from trellis.ops.windows import Pair, channel_last, counts, pairs, per_axis, same, spatial
+from trellis.ops.windows import Pair, channel_last, counts, pairs, per_axis, remembered, same, spatial
 from trellis.typing import AnyArray
 
 __all__ = [
@@ -26,6 +26,7 @@ __all__ = [
 
 Numbers = int | tuple[int, ...] | list[int]
 Padding = str | int | tuple[Any, ...] | list[Any]
+Shape = tuple[Any, ...]
 
 
 def conv1d(
@@ -149,13 +150,13 @@ def depthwise_conv2d(
     if isinstance(x, Container) or isinstance(filters, Container):
         options = {"data_format": data_format, "dilations": dilations}
         return over_leaves(op, lambda x, filters: depthwise_conv2d(x, filters, strides, padding, **options), x, filters)
-    shape = _shape(filters)
+    sizes, shape = _shape(x), _shape(filters)
     if len(shape) not in (3, 4):
         raise ValueError(f"{op}: filters of shape {shape} do not fit; expected [kh, kw, in] or [kh, kw, in, multiplier]")
-    channels, _ = _channels(op, 2, x, data_format)
+    channels, _ = _channels(op, 2, sizes, data_format)
     if channels not in (None, shape[2]):
         raise ValueError(
-            f"{op}: x of shape {_shape(x)} has {channels} channels, but filters of shape {shape} are for {shape[2]}; "
+            f"{op}: x of shape {sizes} has {channels} channels, but filters of shape {shape} are for {shape[2]}; "
             f"[kh, kw, {channels}] and [kh, kw, {channels}, multiplier] fit"
         )
     multiplied = shape[2] * shape[3] if len(shape) == 4 else shape[2]
@@ -265,73 +266,101 @@ def conv_general_transpose(
 
 # ---- checks and canonical forms -----------------------------------------------------------------------------------------------
 def _convolution(op: str, dims: int, x: Any, filters: Any, bias: Any, *options: Any) -> Any:
-    if isinstance(x, Container) or isinstance(filters, Container) or isinstance(bias, Container):
+    shapes = _shape(x), _shape(filters), () if bias is None else _shape(bias)
+    if None in shapes:
         return over_leaves(op, lambda *row: _convolution(op, dims, *row, *options), x, filters, bias)
-    strides, padding, data_format, filter_format, x_dilations, dilations, groups = options
-    channels, last = _channels(op, dims, x, data_format)
-    filter_last = channel_last(op, filter_format, 0, "filter_format")
-    strides = per_axis(op, "strides", strides, dims)
-    dilations = per_axis(op, "dilations", dilations, dims)
-    x_dilations = per_axis(op, "x_dilations", x_dilations, dims)
-    window, inside, outside = _filters(op, filters, dims, filter_last)
-    groups = _groups(op, groups, channels, inside, outside, _shape(x), _shape(filters), filter_last)
-    _check_bias(op, bias, outside)
-    sizes = tuple(n if n is None else max((n - 1) * d + 1, 0) for n, d in zip(spatial(_shape(x), last), x_dilations))
-    padding = pairs(op, padding, sizes, window, strides, dilations)
-    counts(op, sizes, window, strides, padding, dilations, "filter")
+    strides, padding, x_dilations, dilations, groups, last, filter_last = _forward(op, dims, *shapes, *options)
     return call(
         "convolution", *_floats(op, x, filters, bias), strides=strides, padding=padding, x_dilations=x_dilations,
         dilations=dilations, groups=groups, channel_last=last, filter_channel_last=filter_last,
     )  # fmt: skip
 
 
-def _transposed(op: str, dims: int, x: Any, filters: Any, bias: Any, *options: Any) -> Any:
-    if isinstance(x, Container) or isinstance(filters, Container) or isinstance(bias, Container):
-        return over_leaves(op, lambda *row: _transposed(op, dims, *row, *options), x, filters, bias)
-    strides, padding, output_shape, data_format, x_dilations, dilations, groups = options
+@remembered
+def _forward(
+    op: str, dims: int, x: Shape, filters: Shape, bias: Shape, strides: Any, padding: Any, data_format: str,
+    filter_format: str, x_dilations: Any, dilations: Any, groups: Any,
+) -> tuple[Any, ...]:  # fmt: skip
+    """The static arguments of a convolution of arrays with these shapes, checked and in one form."""
     channels, last = _channels(op, dims, x, data_format)
+    filter_last = channel_last(op, filter_format, 0, "filter_format")
     strides = per_axis(op, "strides", strides, dims)
     dilations = per_axis(op, "dilations", dilations, dims)
     x_dilations = per_axis(op, "x_dilations", x_dilations, dims)
-    window, inside, outside = _filters(op, filters, dims, True)
-    groups = _check_groups(op, groups, inside, "input", _shape(filters))
-    if channels not in (None, inside):
+    window, inside, outside = _window(op, filters, dims, filter_last)
+    groups = _check_groups(op, groups, outside, "output", filters)
+    if channels not in (None, inside * groups):
+        each, rest = divmod(channels or 0, groups)
+        fits = f"groups must divide {channels}" if rest else f"[*window, {each}, out] fits"
         raise ValueError(
-            f"{op}: x of shape {_shape(x)} has {channels} channels, but filters of shape {_shape(filters)} take {inside}; "
-            f"[*window, {channels}, out / groups] fits"
+            f"{op}: x of shape {x} has {channels} channels, but filters of shape {filters} with groups={groups} take "
+            f"{inside * groups}; {fits if filter_last else fits.replace(f'*window, {each}, out', f'out, {each}, *window')}"
         )
-    _check_bias(op, bias, outside * groups)
-    sizes = tuple(n if n is None else max((n - 1) * d + 1, 0) for n, d in zip(spatial(_shape(x), last), x_dilations))
-    if output_shape is None and None in sizes and max(x_dilations) > 1:
-        raise ValueError(f"{op}: x of shape {_shape(x)} has an unknown size, which x_dilations needs; give output_shape")
-    if output_shape is not None:
-        output_shape = _spatial_output(op, output_shape, (_shape(x)[0], outside * groups), dims, last)
-    output_shape, padding = _adjoint_sizes(op, sizes, window, strides, padding, dilations, output_shape)
-    # zeros between the elements of x are what strides put there
-    strides = tuple(s * d for s, d in zip(strides, x_dilations))
+    _check_bias(op, bias, outside)
+    sizes = _dilated(spatial(x, last), x_dilations)
+    padding = pairs(op, padding, sizes, window, strides, dilations)
+    counts(op, sizes, window, strides, padding, dilations, "filter")
+    return strides, padding, x_dilations, dilations, groups, last, filter_last
+
+
+def _transposed(op: str, dims: int, x: Any, filters: Any, bias: Any, *options: Any) -> Any:
+    shapes = _shape(x), _shape(filters), () if bias is None else _shape(bias)
+    if None in shapes:
+        return over_leaves(op, lambda *row: _transposed(op, dims, *row, *options), x, filters, bias)
+    strides, padding, output_shape, dilations, groups, last = _backward(op, dims, *shapes, *options)
     return call(
         "transposed_convolution", *_floats(op, x, filters, bias), strides=strides, padding=padding, output_shape=output_shape,
         dilations=dilations, groups=groups, channel_last=last,
     )  # fmt: skip
 
 
-def _shape(x: Any) -> tuple[Any, ...]:
+@remembered
+def _backward(
+    op: str, dims: int, x: Shape, filters: Shape, bias: Shape, strides: Any, padding: Any, output_shape: Any,
+    data_format: str, x_dilations: Any, dilations: Any, groups: Any,
+) -> tuple[Any, ...]:  # fmt: skip
+    """The static arguments of a transposed convolution of arrays with these shapes, checked and in one form."""
+    channels, last = _channels(op, dims, x, data_format)
+    strides = per_axis(op, "strides", strides, dims)
+    dilations = per_axis(op, "dilations", dilations, dims)
+    x_dilations = per_axis(op, "x_dilations", x_dilations, dims)
+    window, inside, outside = _window(op, filters, dims, True)
+    groups = _check_groups(op, groups, inside, "input", filters)
+    if channels not in (None, inside):
+        raise ValueError(
+            f"{op}: x of shape {x} has {channels} channels, but filters of shape {filters} take {inside}; "
+            f"[*window, {channels}, out / groups] fits"
+        )
+    _check_bias(op, bias, outside * groups)
+    sizes = _dilated(spatial(x, last), x_dilations)
+    if output_shape is None and None in sizes and max(x_dilations) > 1:
+        raise ValueError(f"{op}: x of shape {x} has an unknown size, which x_dilations needs; give output_shape")
+    if output_shape is not None:
+        output_shape = _spatial_output(op, output_shape, (x[0], outside * groups), dims, last)
+    output_shape, padding = _adjoint_sizes(op, sizes, window, strides, padding, dilations, output_shape)
+    # zeros between the elements of x are what strides put there
+    return tuple(s * d for s, d in zip(strides, x_dilations)), padding, output_shape, dilations, groups, last
+
+
+def _dilated(sizes: Shape, dilations: tuple[int, ...]) -> Shape:
+    return tuple(n if n is None else max((n - 1) * d + 1, 0) for n, d in zip(sizes, dilations))
+
+
+def _shape(x: Any) -> Shape:
     return interpreters[type(x)].shape_of(x)
 
 
-def _channels(op: str, dims: int, x: Any, data_format: str) -> tuple[int | None, bool]:
+def _channels(op: str, dims: int, shape: Shape, data_format: str) -> tuple[int | None, bool]:
     """The number of channels of x, and whether they are the last axis."""
     last = channel_last(op, data_format, dims)
-    shape = _shape(x)
     if len(shape) != dims + 2:
         axes = f"[batch, {dims} spatial, channels]" if last else f"[batch, channels, {dims} spatial]"
         raise ValueError(f"{op}: x has {len(shape)} axes, shape {shape}; data_format={data_format!r} needs {dims + 2}: {axes}")
     return shape[-1 if last else 1], last
 
 
-def _filters(op: str, filters: Any, dims: int, last: bool) -> tuple[tuple[int, ...], int, int]:
-    """Window, inner and outer number of channels."""
-    shape = _shape(filters)
+def _window(op: str, shape: Shape, dims: int, last: bool) -> tuple[tuple[int, ...], int, int]:
+    """Window, inner and outer number of channels of filters."""
     if len(shape) != dims + 2:
         axes = f"[{dims} spatial, in, out]" if last else f"[out, in, {dims} spatial]"
         raise ValueError(f"{op}: filters have {len(shape)} axes, shape {shape}; expected {dims + 2}: {axes}")
@@ -348,25 +377,9 @@ def _check_groups(op: str, groups: Any, channels: int, which: str, shape: tuple[
     return groups
 
 
-def _groups(
-    op: str, groups: Any, channels: int | None, inside: int, outside: int, x: Any, filters: tuple[int, ...], last: bool
-) -> int:
-    groups = _check_groups(op, groups, outside, "output", filters)
-    if channels not in (None, inside * groups):
-        if channels % groups:  # type: ignore[operator]
-            fits = f"groups must divide {channels}"
-        else:
-            fits = ("[*window, {}, out] fits" if last else "[out, {}, *window] fits").format(channels // groups)  # type: ignore
-        raise ValueError(
-            f"{op}: x of shape {x} has {channels} channels, but filters of shape {filters} with groups={groups} take "
-            f"{inside * groups}; {fits}"
-        )
-    return groups
-
-
-def _check_bias(op: str, bias: Any, channels: int) -> None:
-    if bias is not None and _shape(bias) not in ((channels,), (None,)):
-        raise ValueError(f"{op}: bias of shape {_shape(bias)} does not fit; {channels} output channels need shape ({channels},)")
+def _check_bias(op: str, bias: Shape, channels: int) -> None:
+    if bias not in ((), (channels,), (None,)):
+        raise ValueError(f"{op}: bias of shape {bias} does not fit; {channels} output channels need shape ({channels},)")
 
 
 def _spatial_output(op: str, output_shape: Any, ends: tuple[Any, Any], dims: int, last: bool) -> tuple[int, ...]:
@@ -415,11 +428,12 @@ def _adjoint_sizes(
 
 def _floats(op: str, x: Any, filters: Any, bias: Any) -> tuple[Any, Any, Any]:
     """The operands in their common floating-point dtype; integers and bools move to float32."""
+    first: DType = interpreters[type(x)].dtype_of(x)
+    second = interpreters[type(filters)].dtype_of(filters)
+    if first is second and first.kind == "f" and (bias is None or first is interpreters[type(bias)].dtype_of(bias)):
+        return x, filters, bias
     arrays = (x, filters) if bias is None else (x, filters, bias)
     items: list[DType] = [interpreters[type(a)].dtype_of(a) for a in arrays]
-    first = items[0]
-    if first.kind == "f" and all(d is first for d in items):
-        return x, filters, bias
     dtype = common_dtype(items, find_all(*arrays).default_int())
     if dtype.kind == "c":
         raise TypeError(f"{op}: expected real arrays, got {' and '.join(map(str, items))}; convolve tl.real and tl.imag of them")

@@ -5,14 +5,32 @@ Sizes may be None where a graph does not know them. A padding that depends on su
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
 from typing import Any
 
+from trellis import dispatch
 from trellis.ops.arguments import integer
 
 FORMATS = {1: ("NWC", "NCW"), 2: ("NHWC", "NCHW"), 3: ("NDHWC", "NCDHW")}
 
 Pair = tuple[int, int]
 Sizes = tuple[int | None, ...]
+
+
+def remembered(function: Callable[..., Any]) -> Callable[..., Any]:
+    """`function` of static arguments, its results kept: checks cost more than a small kernel. torch.compile reads it plain."""
+    cached = functools.lru_cache(maxsize=1024, typed=True)(function)
+
+    def run(*arguments: Any) -> Any:
+        if dispatch.is_compiling():
+            return function(*arguments)
+        try:
+            return cached(*arguments)
+        except TypeError:  # a list is no key; or a mistake, which the function names again
+            return function(*arguments)
+
+    return run
 
 
 def channel_last(op: str, data_format: str, dims: int, name: str = "data_format") -> bool:

@@ -9,6 +9,12 @@ from torch.nn.functional import pad
 
 __all__ = ["convolution", "transposed_convolution"]
 
+# Orders of axes, by the number of spatial ones: to channels first and back, of filters [*window, in, out] and [*window, out, in].
+_TO_FIRST = {n: (0, n + 1, *range(1, n + 1)) for n in (1, 2, 3)}
+_TO_LAST = {n: (0, *range(2, n + 2), 1) for n in (1, 2, 3)}
+_FILTERS = {n: (n + 1, n, *range(n)) for n in (1, 2, 3)}
+_TRANSPOSED = {n: (n, n + 1, *range(n)) for n in (1, 2, 3)}
+
 
 def convolution(
     x: torch.Tensor,
@@ -24,17 +30,16 @@ def convolution(
     filter_channel_last: bool,
 ) -> torch.Tensor:
     dims = len(strides)
-    x = _channel_first(x, dims) if channel_last else x
-    # contiguous, because the gradient of float64 filters fails for others (slow_conv2d); the kernels would copy them anyway
-    filters = (filters.permute(dims + 1, dims, *range(dims)) if filter_channel_last else filters).contiguous()
+    x = x.permute(*_TO_FIRST[dims]) if channel_last else x
+    filters = _dense(filters.permute(*_FILTERS[dims])) if filter_channel_last else filters.contiguous()
     for axis, d in enumerate(x_dilations, 2):
-        x = _with_zeros(x, axis, d)
-    symmetric = [min(p) for p in padding]
-    if any(low != high for low, high in padding):  # the kernels pad both sides alike
-        extra = [n - s for p, s in zip(padding, symmetric) for n in p]
-        x = pad(x, [n for i in reversed(range(dims)) for n in extra[2 * i : 2 * i + 2]])
+        x = _with_zeros(x, axis, d) if d > 1 else x
+    symmetric = [low if low < high else high for low, high in padding]
+    extra = [n - s for p, s in zip(reversed(padding), reversed(symmetric)) for n in p]
+    if any(extra):  # the kernels pad both sides alike
+        x = pad(x, extra)
     result = torch.convolution(x, filters, bias, strides, symmetric, dilations, False, (0,) * dims, groups)
-    return _channel_last(result, dims) if channel_last else result
+    return result.permute(*_TO_LAST[dims]) if channel_last else result
 
 
 def transposed_convolution(
@@ -50,8 +55,8 @@ def transposed_convolution(
     channel_last: bool,
 ) -> torch.Tensor:
     dims = len(strides)
-    x = _channel_first(x, dims) if channel_last else x
-    filters = filters.permute(dims, dims + 1, *range(dims)).contiguous()
+    x = x.permute(*_TO_FIRST[dims]) if channel_last else x
+    filters = _dense(filters.permute(*_TRANSPOSED[dims]))
     # The kernels cut both sides alike and add zeros at the end only: cut the smaller padding there and the rest by slices.
     symmetric = [min(p) for p in padding]
     starts = [low - s for (low, _), s in zip(padding, symmetric)]
@@ -64,21 +69,20 @@ def transposed_convolution(
     for axis, (start, m) in enumerate(zip(starts, output_shape), 2):
         if start or m != result.shape[axis]:
             result = result.narrow(axis, start, m)
-    return _channel_last(result, dims) if channel_last else result
+    return result.permute(*_TO_LAST[dims]) if channel_last else result
 
 
-def _channel_first(x: torch.Tensor, dims: int) -> torch.Tensor:
-    return x.permute(0, dims + 1, *range(1, dims + 1))
+def _dense(filters: torch.Tensor) -> torch.Tensor:
+    """Permuted filters, which the kernels copy to the order that they like.
 
-
-def _channel_last(x: torch.Tensor, dims: int) -> torch.Tensor:
-    return x.permute(0, *range(2, dims + 2), 1)
+    The gradient of the plain kernel (slow_conv2d: float64, small images) fails for filters that are channels_last in memory, and
+    with one channel in front permuted ones are.
+    """
+    return filters.contiguous() if filters.shape[0] == 1 else filters
 
 
 def _with_zeros(x: torch.Tensor, axis: int, step: int) -> torch.Tensor:
     """`x` with step - 1 zeros between its elements along `axis`."""
-    if step == 1:
-        return x
     size = x.shape[axis]
     spread = pad(x.unsqueeze(axis + 1), [0, 0] * (x.dim() - 1 - axis) + [0, step - 1])
     return spread.flatten(axis, axis + 1).narrow(axis, 0, (size - 1) * step + 1)

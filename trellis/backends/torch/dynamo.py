@@ -14,6 +14,8 @@ import sys
 from types import ModuleType
 from typing import Any
 
+import torch
+
 from trellis import dispatch, transforms
 
 _BUILTINS = "torch._dynamo.variables.builtin"
@@ -23,6 +25,7 @@ def prepare() -> None:
     # Dynamo cannot read a context variable: it asks for the default backend and for with_grads once, when it traces
     for function in (dispatch.default_backend, transforms.grads_enter):
         function._dynamo_marked_constant = True  # type: ignore[attr-defined]
+    dispatch.is_compiling = torch.compiler.is_compiling
     module = sys.modules.get(_BUILTINS)
     if module is not None:
         _add_rows(module)
