@@ -41,11 +41,13 @@ from trellis.ops.creation import *
 from trellis.ops.data_types import *
 from trellis.ops.distributions import *
 from trellis.ops.elementwise import *
+from trellis.ops.images import *
 from trellis.ops.indexing import *
 from trellis.ops.linalg import diagonal, matmul, matrix_transpose, outer, tensordot, trace, vecdot
 from trellis.ops.losses import *
 from trellis.ops.manipulation import *
 from trellis.ops.normalization import *
+from trellis.ops.pooling import *
 from trellis.ops.products import *
 from trellis.ops.random import *
 from trellis.ops.recurrent import *

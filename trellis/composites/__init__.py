@@ -11,5 +11,5 @@ from __future__ import annotations
 import importlib
 
 _NAMES = """elementwise manipulation reduction statistics searching indexing linalg norms matrix_functions fft updates activations
-    losses normalization attention recurrent"""
+    losses normalization pooling images resampling attention recurrent"""
 modules = [importlib.import_module(f"trellis.composites.{name}") for name in _NAMES.split()]

@@ -1,4 +1,4 @@
-"""Gradient rules of convolutions and of the largest under each window.
+"""Gradient rules of convolutions, of the largest under each window, and of resampling.
 
 Convolution, its transpose and the gradient of its filters are three faces of one sum of products of an input, filters and an
 output: each gradient of one of them is another of them, so they differentiate to any order.
@@ -8,9 +8,12 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from trellis.backends.numpy.pooling import steps
 from trellis.backends.numpy.rules_support import conjugate
-from trellis.backends.numpy.tape import OfInputs
+from trellis.backends.numpy.tape import Linear, OfInputs
+from trellis.composites.resampling import transposed
 from trellis.dispatch import call
 from trellis.ops.indexing import getitem
 from trellis.ops.manipulation import expand_dims, pad, permute_dims, reshape
@@ -102,6 +105,12 @@ def _max_pool(x: Any, **windows: Any) -> Any:
     return x
 
 
+def _resample(g: Any, y: Any, x: Any, *, axis: int, indices: Any, weights: Any) -> Any:
+    weights = np.ones(indices.shape) if weights is None else weights
+    indices, weights = transposed(indices, weights, x.shape[axis])
+    return call("resample", g, axis=axis, indices=indices, weights=weights)
+
+
 WINDOW_RULES: dict[str, Any] = {
     "convolution": OfInputs((_of_convolution, _of_convolution_filters, _bias)),
     "transposed_convolution": OfInputs((_of_transposed, _of_transposed_filters, _bias)),
@@ -109,5 +118,6 @@ WINDOW_RULES: dict[str, Any] = {
     "max_along": (lambda g, y, x, **along: call("max_along_spread", g, x, y, **along),),
     "max_along_spread": OfInputs((lambda h, _, g, x, y, **along: call("max_along_pick", h, x, y, **along), None, None)),
     "max_along_pick": OfInputs((lambda g, _, h, x, y, **along: call("max_along_spread", g, x, y, **along), None, None)),
+    "resample": Linear((_resample,)),
 }
 WINDOW_COMPOSED: dict[str, Any] = {"max_pool": _max_pool}

@@ -4,5 +4,5 @@ import importlib
 
 name = "torch"
 _NAMES = """meta creation elementwise special manipulation reduction searching indexing linalg fft convolution random grad control
-    optimizers activations losses normalization attention recurrent"""
+    optimizers activations losses normalization attention recurrent pooling images"""
 modules = [importlib.import_module(f"{__name__}.{part}") for part in _NAMES.split()]
