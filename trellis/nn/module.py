@@ -344,6 +344,22 @@ class Module(metaclass=Construction):
         """Take parameters, buffers and random state from a file; names and shapes must fit, else nothing changes."""
         return saving.load_module(self, path, with_partial_v)
 
+    def to_torch_state_dict(self) -> dict[str, Any]:
+        """Parameters and buffers as NumPy arrays under the names and in the layouts of torch's `state_dict`."""
+        from trellis.nn import torch_names  # the table names the layers, which are Modules
+
+        return torch_names.to_state_dict(self)
+
+    def load_torch_state_dict(self, state_dict: Mapping[str, Any], *, strict: bool = True) -> Self:
+        """Take over a `state_dict` of torch, of arrays of any framework; it must fit, else nothing changes.
+
+        Without `strict` it may hold other names, or lack some; shapes must fit still.
+        """
+        from trellis.nn import torch_names
+
+        torch_names.load_state_dict(self, state_dict, strict)
+        return self
+
     def __getstate__(self) -> dict[str, Any]:
         meta = self._meta
         kept = {name: getattr(meta, name) for name in ("buffers", "plain", "frozen", "built", "options")}

@@ -1,0 +1,82 @@
+"""`Embedding` and `Bilinear`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Unpack
+
+from trellis.nn.building import Options
+from trellis.nn.initializers import Normal
+from trellis.nn.layer import Layer, initial, size
+from trellis.ops.attention import embedding
+from trellis.ops.elementwise import add
+from trellis.ops.products import einsum
+from trellis.typing import AnyArray
+
+__all__ = ["Bilinear", "Embedding"]
+
+_UNIT = Normal(0.0, 1.0)
+
+
+class Embedding(Layer):
+    """A row of `w` [num_embeddings, embedding_dim] for each integer; the row `padding_idx` is 0 and gets no gradient.
+
+    >>> import trellis as tl
+    >>> tl.Embedding(10, 4)(tl.asarray([[1, 2, 3]])).shape
+    (1, 3, 4)
+    """
+
+    w: AnyArray
+
+    def __init__(
+        self, num_embeddings: int, embedding_dim: int, *, padding_idx: int | None = None, max_norm: float | None = None,
+        weight_initializer: Any = _UNIT, **options: Unpack[Options],
+    ) -> None:  # fmt: skip
+        self.num_embeddings = size("Embedding", "num_embeddings", num_embeddings)
+        self.embedding_dim = size("Embedding", "embedding_dim", embedding_dim)
+        if padding_idx is not None and not -num_embeddings <= padding_idx < num_embeddings:
+            raise ValueError(f"Embedding: padding_idx={padding_idx} is out of range for num_embeddings={num_embeddings}")
+        self.padding_idx, self.max_norm, self.weight_initializer = padding_idx, max_norm, weight_initializer
+        super().__init__(**options)
+
+    def _create_variables(self, device: Any, dtype: Any) -> Mapping[str, Any]:
+        w = initial(self, "weight_initializer", (self.num_embeddings, self.embedding_dim), device, dtype)
+        if self.padding_idx is not None:
+            w[self.padding_idx] = 0.0
+        return {"w": w}
+
+    def forward(self, indices: AnyArray) -> AnyArray:
+        return embedding(indices, self.w, padding_idx=self.padding_idx, max_norm=self.max_norm)
+
+
+class Bilinear(Layer):
+    """x1 @ w[k] @ x2 + b[k] for each of the outputs, with `w` of shape (output_channels, input1_channels, input2_channels).
+
+    >>> import trellis as tl
+    >>> tl.Bilinear(3, 4, 5)(tl.ones((2, 3)), tl.ones((2, 4))).shape
+    (2, 5)
+    """
+
+    w: AnyArray
+    b: AnyArray
+
+    def __init__(
+        self, input1_channels: int, input2_channels: int, output_channels: int, *, with_bias: bool = True,
+        weight_initializer: Any = "glorot_uniform", bias_initializer: Any = "zeros", **options: Unpack[Options],
+    ) -> None:  # fmt: skip
+        self.input1_channels = size("Bilinear", "input1_channels", input1_channels)
+        self.input2_channels = size("Bilinear", "input2_channels", input2_channels)
+        self.output_channels = size("Bilinear", "output_channels", output_channels)
+        self.with_bias, self.weight_initializer, self.bias_initializer = with_bias, weight_initializer, bias_initializer
+        super().__init__(**options)
+
+    def _create_variables(self, device: Any, dtype: Any) -> Mapping[str, Any]:
+        shape = self.output_channels, self.input1_channels, self.input2_channels
+        return {
+            "w": initial(self, "weight_initializer", shape, device, dtype, out_axis=0),
+            "b": initial(self, "bias_initializer", shape[:1], device, dtype) if self.with_bias else None,
+        }
+
+    def forward(self, x1: AnyArray, x2: AnyArray) -> AnyArray:
+        y = einsum("...i,kij,...j->...k", x1, self.w, x2)
+        return y if self.b is None else add(y, self.b)

@@ -1,0 +1,146 @@
+"""Functions of one array as layers, made from a table: the activations, and pooling.
+
+The constructor takes the parameters of the function behind its array, by position or by name.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Any, Unpack
+
+from trellis.nn.building import Options
+from trellis.nn.layer import Layer, initial, size
+from trellis.nn.module import Module
+from trellis.ops import activations, elementwise, pooling, products
+from trellis.typing import AnyArray
+
+__all__ = [
+    "AdaptiveAvgPool1D", "AdaptiveAvgPool2D", "AdaptiveAvgPool3D", "AdaptiveMaxPool1D", "AdaptiveMaxPool2D", "AdaptiveMaxPool3D",
+    "AvgPool1D", "AvgPool2D", "AvgPool3D", "CELU", "ELU", "GELU", "GLU", "GlobalAvgPool", "GlobalMaxPool", "GumbelSoftmax",
+    "Hardsigmoid", "Hardswish", "Hardtanh", "LeakyReLU", "LogSigmoid", "LogSoftmax", "MaxPool1D", "MaxPool2D", "MaxPool3D",
+    "Mish", "PReLU", "ReLU", "ReLU6", "SELU", "Sigmoid", "SiLU", "Softmax", "Softplus", "Softsign", "SwiGLU", "Tanh",
+]  # fmt: skip
+
+Function = Callable[..., Any]
+
+
+class FunctionLayer(Module):
+    """A function of one array and of parameters, which are attributes."""
+
+    function: Function
+    signature: inspect.Signature  # of the constructor
+    positional: tuple[str, ...]  # parameters that the function takes by position
+    draws: bool
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        known = {name: options.pop(name) for name in self.signature.parameters if name in options}
+        try:
+            given = self.signature.bind(*args, **known)
+        except TypeError as error:
+            raise TypeError(f"{type(self).__name__}{self.signature}: {error}") from None
+        given.apply_defaults()
+        for name, value in given.arguments.items():
+            setattr(self, name, value)
+        super().__init__(**options)
+        if self.draws:
+            self._keep_random_state()
+
+    def forward(self, x: AnyArray) -> AnyArray:
+        named = {name: getattr(self, name) for name in self.signature.parameters if name not in self.positional}
+        if self.draws:
+            named["seed"] = self.next_seed()
+        return self.function(x, *[getattr(self, name) for name in self.positional], **named)
+
+    def _repr_arguments(self) -> str:
+        rows = [(name, getattr(self, name), parameter.default) for name, parameter in self.signature.parameters.items()]
+        return ", ".join(
+            repr(value) if default is inspect.Parameter.empty else f"{name}={value!r}"
+            for name, value, default in rows
+            if value != default
+        )
+
+
+def _layer(name: str, function: Function) -> type[FunctionLayer]:
+    parameters = list(inspect.signature(function).parameters.values())[1:]
+    kept = [p.replace(kind=p.POSITIONAL_OR_KEYWORD) for p in parameters if p.name != "seed"]
+    members = {
+        "function": staticmethod(function), "signature": inspect.Signature(kept), "draws": len(kept) < len(parameters),
+        "positional": tuple(p.name for p in parameters if p.kind is p.POSITIONAL_ONLY),
+        "__doc__": function.__doc__, "__module__": __name__, "__signature__": inspect.Signature(kept),
+    }  # fmt: skip
+    return type(name, (FunctionLayer,), members)
+
+
+CELU = _layer("CELU", activations.celu)
+ELU = _layer("ELU", activations.elu)
+GELU = _layer("GELU", activations.gelu)
+GLU = _layer("GLU", activations.glu)
+GumbelSoftmax = _layer("GumbelSoftmax", activations.gumbel_softmax)
+Hardsigmoid = _layer("Hardsigmoid", activations.hardsigmoid)
+Hardswish = _layer("Hardswish", activations.hardswish)
+Hardtanh = _layer("Hardtanh", activations.hardtanh)
+LeakyReLU = _layer("LeakyReLU", activations.leaky_relu)
+LogSigmoid = _layer("LogSigmoid", activations.logsigmoid)
+LogSoftmax = _layer("LogSoftmax", products.log_softmax)
+Mish = _layer("Mish", activations.mish)
+ReLU = _layer("ReLU", activations.relu)
+ReLU6 = _layer("ReLU6", activations.relu6)
+SELU = _layer("SELU", activations.selu)
+Sigmoid = _layer("Sigmoid", activations.sigmoid)
+SiLU = _layer("SiLU", activations.silu)
+Softmax = _layer("Softmax", products.softmax)
+Softplus = _layer("Softplus", activations.softplus)
+Softsign = _layer("Softsign", activations.softsign)
+SwiGLU = _layer("SwiGLU", activations.swiglu)
+Tanh = _layer("Tanh", elementwise.tanh)
+
+AdaptiveAvgPool1D = _layer("AdaptiveAvgPool1D", pooling.adaptive_avg_pool1d)
+AdaptiveAvgPool2D = _layer("AdaptiveAvgPool2D", pooling.adaptive_avg_pool2d)
+AdaptiveAvgPool3D = _layer("AdaptiveAvgPool3D", pooling.adaptive_avg_pool3d)
+AdaptiveMaxPool1D = _layer("AdaptiveMaxPool1D", pooling.adaptive_max_pool1d)
+AdaptiveMaxPool2D = _layer("AdaptiveMaxPool2D", pooling.adaptive_max_pool2d)
+AdaptiveMaxPool3D = _layer("AdaptiveMaxPool3D", pooling.adaptive_max_pool3d)
+AvgPool1D = _layer("AvgPool1D", pooling.avg_pool1d)
+AvgPool2D = _layer("AvgPool2D", pooling.avg_pool2d)
+AvgPool3D = _layer("AvgPool3D", pooling.avg_pool3d)
+GlobalAvgPool = _layer("GlobalAvgPool", pooling.global_avg_pool)
+GlobalMaxPool = _layer("GlobalMaxPool", pooling.global_max_pool)
+MaxPool1D = _layer("MaxPool1D", pooling.max_pool1d)
+MaxPool2D = _layer("MaxPool2D", pooling.max_pool2d)
+MaxPool3D = _layer("MaxPool3D", pooling.max_pool3d)
+
+
+class PReLU(Layer):
+    """x above 0, else `w` times x, where `w` is trained: one slope, or one a channel.
+
+    >>> import trellis as tl
+    >>> tl.PReLU()(tl.asarray([[-2.0, 2.0]]))
+    Array([[-0.5,  2. ]], dtype=float32, backend='numpy', device='cpu')
+    """
+
+    w: AnyArray
+
+    def __init__(
+        self, num_parameters: int = 1, *, data_format: str = "channel_last", weight_initializer: Any = 0.25,
+        **options: Unpack[Options],
+    ) -> None:  # fmt: skip
+        self.num_parameters, self.data_format = size("PReLU", "num_parameters", num_parameters), data_format
+        self.weight_initializer = weight_initializer
+        super().__init__(**options)
+
+    def _create_variables(self, device: Any, dtype: Any) -> Mapping[str, Any]:
+        return {"w": initial(self, "weight_initializer", (self.num_parameters,), device, dtype)}
+
+    def forward(self, x: AnyArray) -> AnyArray:
+        return activations.prelu(x, self.w, data_format=self.data_format)
+
+
+def activation_of(layer: str, activation: str | Function) -> Function:
+    """The function that a layer was given, or the name of."""
+    if callable(activation):
+        return activation
+    found = {"tanh": elementwise.tanh, **{name: getattr(activations, name) for name in activations.__all__}}.get(activation)
+    if found is None:
+        raise ValueError(f"{layer}: activation={activation!r} is unknown; use a function, or its name, as 'relu' or 'gelu'")
+    return found
