@@ -164,6 +164,8 @@ ROWS += [
     row("max_along", lambda tl, x: call("max_along", x, **_ALONG), T),
     row("max_along_spread", lambda tl, g, x: _chosen("max_along_spread", g, x), T[:, :2], T),
     row("max_along_pick", lambda tl, h, x: _chosen("max_along_pick", h, x), T + 1, T),
+    row("resample", lambda tl, x: tl.interpolate(x, 5, mode="linear"), T),
+    row("resample:nearest", lambda tl, x: tl.interpolate(x, 2), T),
 ]  # fmt: skip
 
 

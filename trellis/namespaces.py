@@ -16,8 +16,8 @@ from trellis.inspection import NamespaceInfo
 from trellis.ops import comparison, elementwise, fft, linalg, special
 
 API_VERSION = "2025.12"
-_NAMES = """activations attention comparison conversion convolution creation data_types distributions elementwise indexing losses
-    manipulation normalization products random recurrent reduction searching special"""
+_NAMES = """activations attention comparison conversion convolution creation data_types distributions elementwise images indexing
+    losses manipulation normalization pooling products random recurrent reduction searching special"""
 _MAIN = [importlib.import_module(f"trellis.ops.{name}") for name in _NAMES.split()]
 _MAIN_LINALG = ("matmul", "matrix_transpose", "outer", "tensordot", "trace", "vecdot", "diagonal")
 _PLAIN = {op for op in domains.DOMAIN if op in (*elementwise.__all__, *comparison.__all__, *special.__all__)} - {
