@@ -71,13 +71,12 @@ def __getattr__(name: str) -> _Any:
     """Modules, optimizers and schedules, imported when the first is asked for: arrays alone do not need them."""
     if name.startswith("__"):
         raise AttributeError(f"module 'trellis' has no attribute {name!r}")
-    for module in ("trellis.nn", "trellis.optim", "trellis.schedules"):
+    for module in ("trellis.optim", "trellis.schedules", "trellis.nn"):
         part = _import_module(module)
         globals().update({public: getattr(part, public) for public in part.__all__})
-    try:
-        return globals()[name]
-    except KeyError:
-        raise AttributeError(f"module 'trellis' has no attribute {name!r}") from None
+        if name in globals():
+            return globals()[name]
+    raise AttributeError(f"module 'trellis' has no attribute {name!r}")
 
 
 if "torch" in _sys.modules:  # torch.compile cannot import while it traces, so what is there already is made ready

@@ -11,6 +11,7 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, ClassVar, NamedTuple, dataclass_transform
@@ -52,6 +53,9 @@ class Given:
         self.chosen = tuple([i for i, g in enumerate(self.grads) if g is not None])
         self.interpreter = find_all(*self.weights, *self.grads)
         self._check_shapes(name)
+        of, first = self.interpreter, [*self.weights[:1], *(self.grads[i] for i in self.chosen[:1])]
+        self.traced = of.level > 1 or any(of.is_traced(x) for x in first)  # a value is missing that an eager step needs
+        self.compiles = of.level == 0 and not self.traced and hasattr(of, "compiled_update")
 
     def _check_shapes(self, name: str) -> None:
         shape_of = self.interpreter.shape_of
@@ -60,11 +64,6 @@ class Given:
             if own != given and not same_shape(own, given):
                 path = tree.paths(self.treedef)[i]
                 raise ValueError(f"{name}: the gradient{f' at {path!r}' if path else ''} has shape {given}, its weight {own}")
-
-    def traced(self) -> bool:
-        """Whether a value is missing that an eager step needs."""
-        of = self.interpreter
-        return of.level > 1 or of.is_traced(self.weights[0]) or (bool(self.chosen) and of.is_traced(self.grads[self.chosen[0]]))
 
     def nest(self, leaves: Flat) -> Any:
         return tree.unflatten(self.treedef, [Array(x) if wrapped else x for x, wrapped in zip(leaves, self.wrapped)])
@@ -160,6 +159,7 @@ class Optimizer:
     clip_value: float | None = None
 
     _defaults: ClassVar[dict[str, Any]] = {}
+    names: ClassVar[tuple[str, ...]] = ()
     kernel: ClassVar[str] = ""
     decays: ClassVar[str] = IN_GRADIENT
 
@@ -178,7 +178,7 @@ class Optimizer:
     def __init__(self, *args: Any, **options: Any) -> None:
         if len(args) > 1 or (args and "lr" in options):
             raise TypeError(f"{self._name}: only lr may stand without its name; give the other options by keyword")
-        self._plan: Plan | None = None
+        self._plans: list[Plan] = []
         self._kept: Kept | None = None
         self._given_state: Container | None = None
         options = {**dict(zip(("lr",), args)), **options}
@@ -196,7 +196,7 @@ class Optimizer:
         if name in self._defaults:
             self._check_option(name, value)
             if name != "lr" or callable(value) or callable(self.__dict__.get("lr")):
-                object.__setattr__(self, "_plan", None)  # compiled with the option as it was
+                object.__setattr__(self, "_plans", [])  # compiled with the option as it was
         object.__setattr__(self, name, value)
 
     def _check_option(self, name: str, value: Any) -> None:
@@ -214,8 +214,8 @@ class Optimizer:
     # ---- what a row defines ----------------------------------------------------------------------------------------------------
     @property
     def slots(self) -> tuple[str, ...]:
-        """The names of the arrays that are kept for each weight."""
-        return ()
+        """The names of the arrays that are kept for each weight, with these options."""
+        return self.names
 
     def starts(self, shape: tuple[int, ...]) -> list[tuple[tuple[int, ...], float]]:
         """Shape and first value of each slot of a weight."""
@@ -246,7 +246,7 @@ class Optimizer:
         columns = [self._column(given, state, name) for name in names]
         array = _native(state["step"])
         backend = given.interpreter
-        eager = not given.traced() and not backend.is_traced(array) and not hasattr(backend, "compiled_update")
+        eager = not (given.traced or given.compiles or backend.is_traced(array))
         count = int(load(backend.name).item(array)) if eager else array
         weights, columns, count = self._run(given, columns, count, stop=False, in_place=False)
         if eager:
@@ -269,14 +269,14 @@ class Optimizer:
         given = Given(self._name, v, grads)
         if not given.weights:
             return v
-        if given.traced():
+        if given.traced:
             raise RuntimeError(
                 f"{self._name}.step was called in a traced function, where its state would be lost; use "
                 "new_v, state = opt.update(v, grads, state), with state = opt.init(v) before"
             )
         kept = self._kept
         if kept is None or not kept.fits(given):
-            kept = self._fitted(given, self.state) if kept or self._given_state else self._first(given)
+            kept = self._fitted(given, state) if len(state := self.state) else self._first(given)
         weights, columns, count = self._run(given, kept.columns, kept.count, stop=True, in_place=kept.private)
         kept.columns, kept.count, kept.private = columns, count, True
         self._kept, self._given_state = kept, None
@@ -298,10 +298,9 @@ class Optimizer:
         self._kept, self._given_state = None, given if len(given) else None
 
     def _first(self, given: Given) -> Kept:
-        backend = load(given.interpreter.name)
         kept = Kept(given, self._first_columns(given), 0, True)
-        if hasattr(backend, "compiled_update"):
-            kept.count = _step_array(backend, 0, kept.device)
+        if given.compiles:
+            kept.count = _step_array(given.interpreter, 0, kept.device)
         return kept
 
     def _first_columns(self, given: Given) -> list[Flat]:
@@ -321,41 +320,22 @@ class Optimizer:
         kept = self._first(given)
         found = fitted(self._name, state, kept.container(self.slots))
         kept.columns = [self._column(given, found, name) for name in self.slots]
-        if isinstance(kept.count, int):
-            kept.count = int(load(kept.backend).item(_native(found["step"])))
-        else:
-            kept.count = _native(found["step"])
+        count = _native(found["step"])
+        kept.count = count if given.compiles else int(load(kept.backend).item(count))
         return kept
 
     # ---- the update on lists of native arrays ----------------------------------------------------------------------------------
     def _run(self, given: Given, columns: list[Flat], count: Any, *, stop: bool, in_place: bool) -> Any:
-        plan = self._plan
-        if plan is None or not plan.fits(given):
-            plan = self._plan = Plan(given, self._groups(given))
-        lr = None if callable(self.lr) else self.lr
-        backend = given.interpreter
-        if hasattr(backend, "compiled_update") and not given.traced():
-            compiled = plan.compiled.get(stop)
-            if compiled is None:
-                compiled = plan.compiled[stop] = backend.compiled_update(self._function(plan.groups, stop, backend))
-            return compiled(given.weights, given.grads, columns, count, lr)
-        weights, grads = given.weights, given.grads
-        if stop:
-            constants = load(backend.name).constants
-            weights = constants(weights)
-            fresh = iter(constants([grads[i] for i in given.chosen]))
-            grads = [None if g is None else next(fresh) for g in grads]
-            backend = load(backend.name)
-        return self._advance(backend, plan.groups, weights, grads, columns, count, lr, in_place)
-
-    def _function(self, groups: list[Group], stop: bool, backend: Any) -> Callable[..., Any]:
-        def function(weights: Flat, grads: Flat, columns: list[Flat], count: Any, lr: Any) -> Any:
-            if stop:
-                weights, chosen = backend.constants(weights), iter(backend.constants([g for g in grads if g is not None]))
-                grads = [None if g is None else next(chosen) for g in grads]
-            return self._advance(backend, groups, weights, grads, columns, count, lr, False)
-
-        return function
+        plan = next((plan for plan in self._plans if plan.fits(given)), None)
+        if plan is None:
+            plan = Plan(given, self._groups(given))
+            self._plans.append(plan)
+        function = plan.compiled.get(stop)
+        if not given.compiles or function is None:
+            function = functools.partial(self._advance, given.interpreter, plan.groups, stop, in_place)
+            if given.compiles:
+                function = plan.compiled[stop] = given.interpreter.compiled_update(function)
+        return function(given.weights, given.grads, columns, count, None if callable(self.lr) else self.lr)
 
     def _groups(self, given: Given) -> list[Group]:
         """The weights by what the filters say of their paths."""
@@ -367,9 +347,13 @@ class Optimizer:
         return [Group(positions, *key) for key, positions in found.items()]
 
     def _advance(
-        self, backend: Any, groups: list[Group], weights: Flat, grads: Flat, columns: list[Flat], count: Any, lr: Any,
-        in_place: bool,
+        self, backend: Any, groups: list[Group], stop: bool, in_place: bool,
+        weights: Flat, grads: Flat, columns: list[Flat], count: Any, lr: Any,
     ) -> tuple[Flat, list[Flat], Any]:  # fmt: skip
+        if stop:
+            backend = load(backend.name)  # values on the tape are NumPy's
+            fresh = iter(backend.constants([*weights, *(g for g in grads if g is not None)]))
+            weights, grads = [next(fresh) for _ in weights], [None if g is None else next(fresh) for g in grads]
         if self.clip_value is not None:
             grads = clip_by_value(grads, self.clip_value)
         if self.clip_norm is not None:
@@ -396,8 +380,8 @@ class Optimizer:
 
     def _group(self, backend: Any, chosen: list[Flat], rate: Any, step: Any, decay: float, in_place: bool) -> Any:
         """New weights and columns of one group: by the backend's kernel if there is one, else weight by weight."""
-        kernel = getattr(backend, self.kernel, None) if isinstance(step, int) and self.kernel else None
-        options = self.kernel_options() if kernel else None
+        options = self.kernel_options() if isinstance(step, int) and backend.level == 0 else None
+        kernel = None if options is None else getattr(backend, self.kernel, None)
         if kernel and options is not None:
             found = kernel(*chosen, lr=rate, step=step, decay=decay, in_place=in_place, **options)
             if found is not None:

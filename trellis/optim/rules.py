@@ -124,9 +124,7 @@ class Adamax(Optimizer):
     beta2: float = 0.999
     epsilon: float = 1e-8
 
-    @property
-    def slots(self) -> tuple[str, ...]:
-        return ("mean", "largest")
+    names: ClassVar[tuple[str, ...]] = ("mean", "largest")
 
     def rule(self, w: Array, g: Array, slots: Slots, lr: Any, step: Any, decay: float) -> Change:
         first, largest = _average(slots[0], g, self.beta1), maximum(self.beta2 * slots[1], abs(g) + self.epsilon)
@@ -148,9 +146,7 @@ class NAdam(Optimizer):
     epsilon: float = 1e-8
     momentum_decay: float = 4e-3
 
-    @property
-    def slots(self) -> tuple[str, ...]:
-        return ("mean", "square", "product")
+    names: ClassVar[tuple[str, ...]] = ("mean", "square", "product")
 
     def starts(self, shape: tuple[int, ...]) -> list[tuple[tuple[int, ...], float]]:
         return [(shape, 0.0), (shape, 0.0), ((), 1.0)]
@@ -175,9 +171,7 @@ class RAdam(Optimizer):
     beta2: float = 0.999
     epsilon: float = 1e-8
 
-    @property
-    def slots(self) -> tuple[str, ...]:
-        return ("mean", "square")
+    names: ClassVar[tuple[str, ...]] = ("mean", "square")
 
     def rule(self, w: Array, g: Array, slots: Slots, lr: Any, step: Any, decay: float) -> Change:
         first, second = _average(slots[0], g, self.beta1), _average(slots[1], square(g), self.beta2)
@@ -218,9 +212,7 @@ class Adagrad(Optimizer):
     initial_accumulator: float = 0.0
     epsilon: float = 1e-10
 
-    @property
-    def slots(self) -> tuple[str, ...]:
-        return ("total",)
+    names: ClassVar[tuple[str, ...]] = ("total",)
 
     def starts(self, shape: tuple[int, ...]) -> list[tuple[tuple[int, ...], float]]:
         return [(shape, self.initial_accumulator)]
@@ -242,9 +234,7 @@ class Adadelta(Optimizer):
     rho: float = 0.9
     epsilon: float = 1e-6
 
-    @property
-    def slots(self) -> tuple[str, ...]:
-        return ("square", "change")
+    names: ClassVar[tuple[str, ...]] = ("square", "change")
 
     def rule(self, w: Array, g: Array, slots: Slots, lr: Any, step: Any, decay: float) -> Change:
         second = _average(slots[0], square(g), self.rho)
@@ -305,9 +295,7 @@ class LARS(Optimizer):
     trust_coefficient: float = 1e-3
     epsilon: float = 0.0
 
-    @property
-    def slots(self) -> tuple[str, ...]:
-        return ("velocity",)
+    names: ClassVar[tuple[str, ...]] = ("velocity",)
 
     def rule(self, w: Array, g: Array, slots: Slots, lr: Any, step: Any, decay: float) -> Change:
         change = lr * _trusted(w, g, self.trust_coefficient, self.epsilon, None)
@@ -329,10 +317,7 @@ class LAMB(Optimizer):
     max_trust_ratio: float | None = 10.0
 
     decays: ClassVar[str] = IN_RULE
-
-    @property
-    def slots(self) -> tuple[str, ...]:
-        return ("mean", "square")
+    names: ClassVar[tuple[str, ...]] = ("mean", "square")
 
     def rule(self, w: Array, g: Array, slots: Slots, lr: Any, step: Any, decay: float) -> Change:
         first, second = _average(slots[0], g, self.beta1), _average(slots[1], square(g), self.beta2)
@@ -353,10 +338,7 @@ class Lion(Optimizer):
     beta2: float = 0.99
 
     decays: ClassVar[str] = IN_WEIGHTS
-
-    @property
-    def slots(self) -> tuple[str, ...]:
-        return ("mean",)
+    names: ClassVar[tuple[str, ...]] = ("mean",)
 
     def rule(self, w: Array, g: Array, slots: Slots, lr: Any, step: Any, decay: float) -> Change:
         return lr * sign(_average(slots[0], g, self.beta1)), (_average(slots[0], g, self.beta2),)
@@ -381,10 +363,7 @@ class Adafactor(Optimizer):
     threshold: float = 1.0
 
     decays: ClassVar[str] = IN_WEIGHTS
-
-    @property
-    def slots(self) -> tuple[str, ...]:
-        return ("row", "column")
+    names: ClassVar[tuple[str, ...]] = ("row", "column")
 
     def starts(self, shape: tuple[int, ...]) -> list[tuple[tuple[int, ...], float]]:
         if len(shape) < 2:
