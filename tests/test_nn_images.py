@@ -158,7 +158,7 @@ def test_grid_sample(backend: str, mode: str, padding_mode: str, align_corners: 
     agree(backend, *sampling("channel_first", **options), image(2, 3, 5, 7), grid_of(2, 4, 6, 2), compile=jit)
     if mode != "bicubic":
         agree(backend, *sampling("channel_last", **options), image(2, 3, 4, 5, 2), grid_of(2, 2, 3, 4, 3), compile=jit)
-    if mode == "bilinear":  # the trace of a cubic one takes torch 15 seconds
+    if mode == "bilinear" and padding_mode == "reflection":  # torch takes seconds to trace one, and more for a cubic one
         agree(backend, *sampling("channel_last", **options), image(1, 5, 7, 2), grid_of(1, 3, 3, 2), compile=True)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 
-from trellis.backends.torch.attention import first_order
+from trellis.backends.torch import grad
 from trellis.backends.torch.convert import FLOAT
 from trellis.backends.torch.pooling import channel_first, narrowed, widened
 from trellis.composites import images as composed
@@ -52,13 +52,17 @@ def grid_sample(
     x, grid = floating("grid_sample", x, grid, real=True)
     options: Any = {"mode": mode, "padding_mode": padding_mode, "align_corners": align_corners}
 
-    def fused(x: torch.Tensor, grid: torch.Tensor) -> torch.Tensor:
-        return channel_first(lambda x: F.grid_sample(x, grid, **options), x, channel_last)
-
-    def other(x: torch.Tensor, grid: torch.Tensor) -> torch.Tensor:
+    if _in_transform():
         return composed.grid_sample(x, grid, channel_last=channel_last, **options)
+    wide = widened(grid)
+    return narrowed(channel_first(lambda x: F.grid_sample(x, wide, **options), widened(x), channel_last), x)
 
-    return narrowed(first_order(fused, other, widened(x), widened(grid)), x)
+
+def _in_transform() -> bool:
+    """Whether a transform of torch.func runs, which may be jvp: the kernel has derivatives of any order, but none forward."""
+    if torch.compiler.is_compiling():
+        return len(grad._TRACED) > 0
+    return torch._C._functorch.peek_interpreter_stack() is not None
 
 
 def unfold(
