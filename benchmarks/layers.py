@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import importlib
 import importlib.util
+import math
 import os
 import statistics
 import subprocess
@@ -40,6 +41,7 @@ class Case:
     native: dict[str, Function]  # backend -> function of the arrays that `prepare` made
     prepare: dict[str, Function]  # backend -> our arrays as the framework likes them; left out: as they are
     target: float = 1.03
+    size: float = 1.0  # of the numbers in the arrays
 
 
 # ---- convolutions --------------------------------------------------------------------------------------------------------------
@@ -107,12 +109,13 @@ def transposed(shape: tuple[int, ...], filters: tuple[int, ...], stride: int) ->
         "jax": lambda x, f: (x, f.swapaxes(-1, -2)),
         "tensorflow": lambda x, f: (x, tl.permute_dims(f, (0, 1, 3, 2))),
     }
-    return Case((shape, filters), ours, {"torch": with_torch, "jax": with_jax, "tensorflow": with_tensorflow}, prepare)
+    native: dict[str, Function] = {"torch": with_torch, "jax": with_jax, "tensorflow": with_tensorflow}
+    return Case((shape, filters), ours, native, prepare, 1.1)  # torch and TensorFlow have the axes of filters in another order
 
 
 # ---- normalization -------------------------------------------------------------------------------------------------------------
 def layer_norm(shape: tuple[int, ...]) -> Case:
-    """Over the last axis, with scale and offset. JAX and TensorFlow have no such function: theirs is the formula in their own terms.
+    """Over the last axis, with scale and offset. JAX and TensorFlow have no such function: theirs is the formula in their terms.
 
     (jax.nn.standardize takes the difference of two squares for the variance, which a large mean leaves no digits of.)
     """
@@ -137,6 +140,90 @@ def layer_norm(shape: tuple[int, ...]) -> Case:
     return Case((shape, shape[-1:], shape[-1:]), lambda x, s, o: tl.layer_norm(x, scale=s, offset=o), native, {})
 
 
+# ---- attention and recurrence --------------------------------------------------------------------------------------------------
+def attention(shape: tuple[int, ...]) -> Case:
+    """[batch, heads, length, features]; jax.nn.dot_product_attention has heads after length, TensorFlow products and softmax."""
+
+    def with_torch(q: Any, k: Any, v: Any) -> Any:
+        from torch.nn import functional
+
+        return functional.scaled_dot_product_attention(q, k, v)
+
+    def with_jax(q: Any, k: Any, v: Any) -> Any:
+        import jax
+
+        return jax.nn.dot_product_attention(q, k, v)
+
+    def with_tensorflow(q: Any, k: Any, v: Any) -> Any:
+        tf: Any = importlib.import_module("tensorflow")
+        scores = tf.matmul(q * (1 / math.sqrt(shape[-1])), k, transpose_b=True)
+        return tf.matmul(tf.nn.softmax(scores), v)
+
+    native: dict[str, Function] = {"torch": with_torch, "jax": with_jax, "tensorflow": with_tensorflow}
+    prepare: dict[str, Function] = {"jax": lambda *arrays: tuple(x.swapaxes(1, 2).copy() for x in arrays)}
+    return Case((shape,) * 3, tl.scaled_dot_product_attention, native, prepare)
+
+
+def multi_head_attention(shape: tuple[int, ...], heads: int) -> Case:
+    """Self-attention of x [batch, length, features] with all projections, beside torch.nn.MultiheadAttention's function."""
+    width = shape[-1]
+
+    def ours(x: Any, w: Any, b: Any, out: Any, c: Any) -> Any:
+        weights = {"in_proj_weights": w, "in_proj_bias": b, "out_proj_weights": out, "out_proj_bias": c}
+        return tl.multi_head_attention(x, num_heads=heads, **weights)
+
+    def with_torch(x: Any, w: Any, b: Any, out: Any, c: Any) -> Any:
+        from torch.nn import functional
+
+        x = x.transpose(0, 1)  # as the module does it for a batch that comes first
+        options = (width, heads, w, b, None, None, False, 0.0, out, c)
+        return functional.multi_head_attention_forward(x, x, x, *options, need_weights=False)[0].transpose(0, 1)
+
+    return Case((shape, (3 * width, width), (3 * width,), (width, width), (width,)), ours, {"torch": with_torch}, {})
+
+
+def lstm(shape: tuple[int, ...], size: int) -> Case:
+    """x [batch, time, in]. Beside torch.lstm with its weights [4 * out, in], lax.scan written by hand, and Keras's layer."""
+    batch, _, features = shape
+
+    def ours(x: Any, h: Any, c: Any, kernel: Any, recurrent: Any, bias: Any) -> Any:
+        return tl.lstm_update(x, h, c, kernel, recurrent, bias=bias)[0]
+
+    def with_torch(x: Any, h: Any, c: Any, kernel: Any, recurrent: Any, bias: Any) -> Any:
+        import torch
+
+        weights = kernel, recurrent, bias, torch.zeros_like(bias)
+        return torch.lstm(x, (h[None], c[None]), weights, True, 1, 0.0, False, False, True)[0]
+
+    def with_jax(x: Any, h: Any, c: Any, kernel: Any, recurrent: Any, bias: Any) -> Any:
+        import jax
+        from jax import numpy as jnp
+
+        def step(state: Any, inputs: Any) -> Any:
+            i, f, g, o = jnp.split(inputs + state[0] @ recurrent, 4, -1)
+            new_c = jax.nn.sigmoid(f) * state[1] + jax.nn.sigmoid(i) * jnp.tanh(g)
+            new_h = jax.nn.sigmoid(o) * jnp.tanh(new_c)
+            return (new_h, new_c), new_h
+
+        return jnp.swapaxes(jax.lax.scan(step, (h, c), jnp.swapaxes(x @ kernel + bias, 0, 1))[1], 0, 1)
+
+    keras: list[Any] = []
+
+    def with_tensorflow(x: Any, h: Any, c: Any, kernel: Any, recurrent: Any, bias: Any) -> Any:
+        tf: Any = importlib.import_module("tensorflow")
+        if not keras:
+            with tf.init_scope():
+                keras.append(tf.keras.layers.LSTM(size, return_sequences=True))
+                keras[0].build(shape)
+        frozen = [v.value for v in keras[0].non_trainable_variables]
+        return keras[0].stateless_call([kernel, recurrent, bias], frozen, x, initial_state=[h, c])[0]
+
+    native: dict[str, Function] = {"torch": with_torch, "jax": with_jax, "tensorflow": with_tensorflow}
+    prepare = {"torch": lambda x, h, c, k, r, b: (x, h, c, k.T.contiguous(), r.T.contiguous(), b)}
+    shapes = (shape, (batch, size), (batch, size), (features, 4 * size), (size, 4 * size), (4 * size,))
+    return Case(shapes, ours, native, prepare, 1.1, 0.1)  # torch has no kernels of this layout; large gates make it chaotic
+
+
 CASES: dict[str, Case] = {
     "conv2d 8x32x32x32 -> 64, 3x3": convolution((8, 32, 32, 32), (3, 3, 32, 64), 1, 1),
     "conv2d 1x224x224x3 -> 64, 7x7, stride 2": convolution((1, 224, 224, 3), (7, 7, 3, 64), 2, 3),
@@ -144,6 +231,9 @@ CASES: dict[str, Case] = {
     "conv3d 2x16x16x16x8 -> 16, 3x3x3": convolution((2, 16, 16, 16, 8), (3, 3, 3, 8, 16), 1, 1),
     "conv2d_transpose 8x16x16x64 -> 32, 3x3, stride 2": transposed((8, 16, 16, 64), (3, 3, 64, 32), 2),
     "layer_norm 8x128x256": layer_norm((8, 128, 256)),
+    "attention 8 heads, 8x128x256": attention((8, 8, 128, 32)),
+    "multi_head_attention 8 heads, 8x128x256": multi_head_attention((8, 128, 256), 8),
+    "lstm 8x128x256 -> 256": lstm((8, 128, 256), 256),
 }
 
 
@@ -213,6 +303,12 @@ def ratio(ours: Callable[[], Any], native: Callable[[], Any], rounds: int) -> tu
     return statistics.median(ratios), statistics.median(natives) * 1e3
 
 
+def check(name: str, ours: Any, native: Any) -> None:
+    """Both compute the same numbers; their axes may have another order."""
+    found, expected = (np.sort(tl.to_numpy(x), axis=None) for x in (ours, native))
+    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-3, err_msg=f"{name}: the two compute different things")
+
+
 def run(backend: str, part: str, rounds: int) -> None:
     if backend == "tensorflow":
         import tensorflow as tf
@@ -224,8 +320,11 @@ def run(backend: str, part: str, rounds: int) -> None:
     for name, case in CASES.items():
         if part not in name or backend not in case.native:
             continue
-        arrays = tuple(tl.asarray(rng.normal(size=s).astype("float32"), backend=backend).native for s in case.shapes)
+        arrays = tuple(
+            tl.asarray((case.size * rng.normal(size=s)).astype("float32"), backend=backend).native for s in case.shapes
+        )
         prepared = case.prepare.get(backend, lambda *arrays: arrays)(*arrays)
+        check(name, case.ours(*arrays), case.native[backend](*prepared))
         ours, native = modes(backend, case.ours, arrays), modes(backend, case.native[backend], prepared)
         for mode in ours:
             found, milliseconds = ratio(ours[mode], native[mode], rounds)

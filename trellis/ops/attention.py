@@ -49,7 +49,9 @@ def linear(x: AnyArray, weight: AnyArray, /, *, bias: AnyArray | None = None) ->
     """
     if _has_container(x, weight, bias):
         return over_leaves("linear", lambda a, w, b: linear(a, w, bias=b), x, weight, bias)
-    _check_linear("linear", _shape(x), _shape(weight), None if bias is None else _shape(bias))
+    given, matrix, added = _shape(x), _shape(weight), None if bias is None else _shape(bias)
+    if len(matrix) != 2 or given[-1:] != matrix[1:] or added not in (None, matrix[:1]):  # it may be wrong
+        _check_linear("linear", given, matrix, added)
     return call("linear", x, weight, bias)
 
 
@@ -156,6 +158,9 @@ def scaled_dot_product_attention(
 
 def _check_attention(op: str, query: Sizes, key: Sizes, value: Sizes) -> Sizes:
     """The shape of the scores."""
+    fits = len(query) == len(key) > 1 and query[:-2] == key[:-2] and query[-1] == key[-1] and key[:-1] == value[:-1]
+    if fits:
+        return (*query[:-1], key[-2])
     given = f"query {query}, key {key}, value {value}"
     if min(len(query), len(key), len(value)) < 2:
         raise ValueError(f"{op}: {given}: each needs two axes or more, [..., length, features]")
@@ -468,6 +473,9 @@ def _broadcasts(shape: Sizes, to: Sizes) -> bool:
 
 def _broadcast(*shapes: Sizes) -> Sizes:
     """The shape that several broadcast to. ValueError if they do not."""
+    first = shapes[0]
+    if all(s == first for s in shapes):
+        return first
     if not any(None in s for s in shapes):
         return np.broadcast_shapes(*shapes)
     ndim = max(map(len, shapes))

@@ -21,8 +21,14 @@ def recurrence(inputs: Any, recurrent: Any, bias: Any, *state: Any, cell: str) -
     if not tf.executing_eagerly():
         return recurrence_by_hand(*operands, cell=cell)
     tensors = [tensor(x) for x in operands if x is not None]
-    key = tuple([(tuple(x.shape), x.dtype) for x in tensors])
+    fixed = 2 if bias is None else 3
+    key = tuple([(tuple(x.shape) if 0 < i < fixed else _open(tuple(x.shape)), x.dtype) for i, x in enumerate(tensors)])
     return tuple(_graph(key, bias is not None, cell)(*tensors))
+
+
+def _open(shape: tuple[int, ...]) -> tuple[int | None, ...]:
+    """Any number of steps and any batch; but none that is empty, which TensorFlow must know to stack nothing."""
+    return shape if 0 in shape else (*(None for _ in shape[:-1]), shape[-1])
 
 
 @functools.lru_cache(maxsize=256)

@@ -6,14 +6,18 @@ import math
 from typing import Any
 
 import tensorflow as tf
-from tensorflow.python.ops import gen_array_ops, gen_math_ops as gen
+from tensorflow.python.ops import gen_array_ops, gen_math_ops as gen, gen_nn_ops
 
 from trellis.backends.tensorflow import complexes, derivatives
 from trellis.backends.tensorflow.kernels import HALF, number
 from trellis.backends.tensorflow.meta import KNOWN, NATIVE, cast, dtype_of, filled, sizes_of, small_constant, tensor
+from trellis.composites import reduction as composites
 from trellis.dtypes import DType
 
-__all__ = ["all", "any", "count_nonzero", "cumulative_prod", "cumulative_sum", "max", "mean", "min", "prod", "std", "sum", "var"]
+__all__ = [
+    "all", "any", "count_nonzero", "cumulative_prod", "cumulative_sum", "log_softmax", "max", "mean", "min", "prod", "softmax",
+    "std", "sum", "var",
+]  # fmt: skip
 
 # dtype -> the dtype that a sum of it has
 _SUMS: dict[tf.DType, tf.DType] = {
@@ -138,6 +142,23 @@ def any(x: Any, *, axis: Any, keepdims: bool) -> Any:
 
 def count_nonzero(x: Any, *, axis: Any, keepdims: bool) -> Any:
     return gen._sum(cast(cast(tensor(x), tf.bool), tf.int64), axes_of(x, axis), keepdims)
+
+
+def softmax(x: Any, *, axis: Any) -> Any:
+    return _along_last(gen_nn_ops.softmax, composites.softmax, x, axis)
+
+
+def log_softmax(x: Any, *, axis: Any) -> Any:
+    return _along_last(gen_nn_ops.log_softmax, composites.log_softmax, x, axis)
+
+
+def _along_last(kernel: Any, composite: Any, x: Any, axis: Any) -> Any:
+    """The kernels are for the last axis of real arrays, and compute in the dtype they are given."""
+    x = tensor(x)
+    rank = x.shape.rank
+    if not rank or axis not in (-1, rank - 1) or x.dtype.is_complex or 0 in x.shape.as_list():
+        return composite(x, axis=axis)
+    return cast(kernel(_floating(x)), x.dtype if x.dtype.is_floating else tf.float32)
 
 
 def _running(op: str, kernel: Any, first: int, x: Any, axis: int | None, dtype: DType | None, include_initial: bool) -> Any:

@@ -27,20 +27,23 @@ def linear(x: Any, weight: Any, bias: Any) -> Any:
 def scaled_dot_product_attention(
     query: Any, key: Any, value: Any, mask: Any, noise: Any, *, scale: float, is_causal: bool, dropout_p: float
 ) -> Any:
-    options: dict[str, Any] = {"scale": scale, "is_causal": is_causal, "dropout_p": dropout_p}
-    if noise is not None:  # torch's would draw from the global generator
+    if noise is not None or transformed():  # torch's own draws from the global generator, and has a first derivative only
+        options: dict[str, Any] = {"scale": scale, "is_causal": is_causal, "dropout_p": dropout_p}
         return attention.scaled_dot_product_attention(query, key, value, mask, noise, **options)
     if not (query.dtype is key.dtype is value.dtype and query.dtype in FLOAT):
         query, key, value = optional_floating("scaled_dot_product_attention", query, key, value)
+    return _fused(query, key, value, mask, scale, is_causal)
 
-    def composed(q: Any, k: Any, v: Any) -> Any:
-        return attention.scaled_dot_product_attention(q, k, v, mask, None, **options)
 
-    return first_order(lambda q, k, v: _fused(q, k, v, mask, scale, is_causal), composed, query, key, value)
+def transformed() -> bool:
+    """Whether torch.func's transforms run, which lack rules for fused kernels, or a gradient will be differentiated again."""
+    if torch.compiler.is_compiling():
+        return len(grad._TRACED) > 0
+    return torch._C._functorch.peek_interpreter_stack() is not None or grad._DEPTH.get() > 1
 
 
 def _fused(query: Any, key: Any, value: Any, mask: Any, scale: float, is_causal: bool) -> Any:
-    if mask is not None:
+    if mask is not None and (is_causal or mask.dtype is not torch.bool or mask.dim() < 2):
         scores = query.new_empty(()).expand(query.shape[-2], key.shape[-2])  # for its shape
         mask, is_causal = visible(mask, is_causal, scores), False
         mask = mask.reshape((1,) * (2 - mask.dim()) + tuple(mask.shape))
@@ -61,11 +64,13 @@ def _flat(x: Any, batch: Any) -> Any:
 # ---- kernels that can be differentiated once -----------------------------------------------------------------------------------
 def first_order(fused: Callable[..., Any], composed: Callable[..., Any], *operands: Any) -> Any:
     """`fused(*operands)`, by a kernel that has a first derivative only; the derivatives after that are those of `composed`."""
-    if torch.compiler.is_compiling():
-        return composed(*operands) if len(grad._TRACED) > 0 else fused(*operands)
-    if torch._C._functorch.peek_interpreter_stack() is not None:
+    if transformed():
         return composed(*operands)
-    if not torch.is_grad_enabled() or not any(x is not None and x.requires_grad for x in operands):
+    if (
+        torch.compiler.is_compiling()
+        or not torch.is_grad_enabled()
+        or not any(x is not None and x.requires_grad for x in operands)
+    ):
         return fused(*operands)
     return _FirstOrder.apply(fused, composed, *operands)
 

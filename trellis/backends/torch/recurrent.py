@@ -1,4 +1,4 @@
-"""Recurrences by torch's own kernels; where these cannot be differentiated again, the composites."""
+"""Recurrences by torch's own kernels; inside of torch.func's transforms, which they have no rules for, the composites."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from trellis.backends.torch.attention import first_order
+from trellis.backends.torch.attention import transformed
 from trellis.composites import recurrent
 from trellis.composites.attention import optional_floating
 
@@ -38,13 +38,10 @@ def rnn_update(
 
 def _run(op: str, native: Any, composite: Callable[..., Any], states: int, operands: Any, params: dict[str, Any]) -> Any:
     operands = optional_floating(op, *operands)
-    if 0 in operands[0].shape:  # torch refuses sequences of no steps
+    if transformed() or 0 in operands[0].shape:  # torch refuses sequences of no steps
         return composite(*operands, **params)
-
-    def fused(x: Any, *rest: Any) -> Any:
-        return _fused(native, x, list(rest[:states]), *rest[states:], params["time_major"])
-
-    return first_order(fused, lambda *xs: composite(*xs, **params), *operands)
+    x, *rest = operands
+    return _fused(native, x, rest[:states], *rest[states:], params["time_major"])
 
 
 def _fused(native: Any, x: Any, initial: list[Any], kernel: Any, weights: Any, bias: Any, other: Any, time_major: bool) -> Any:
