@@ -31,7 +31,7 @@ from trellis.ops.elementwise import (
 )
 from trellis.ops.indexing import getitem, take_along_axis
 from trellis.ops.linalg import vector_norm
-from trellis.ops.manipulation import broadcast_to, concat, expand_dims, pad, reshape, squeeze, stack
+from trellis.ops.manipulation import broadcast_arrays, broadcast_to, concat, expand_dims, pad, reshape, squeeze, stack
 from trellis.ops.products import log_softmax
 from trellis.ops.reduction import mean, sum
 from trellis.ops.searching import where
@@ -99,6 +99,7 @@ def hinge_embedding_loss(prediction: Any, target: Any, *, margin: float, reducti
 
 def cosine_similarity(x1: Any, x2: Any, *, axis: int, eps: float) -> Any:
     dtype, pair = wide("cosine_similarity", x1, x2)
+    pair = pair if shape_of(x1) == shape_of(x2) else broadcast_arrays(*pair)  # first: it makes vectors longer
     units = [divide(x, maximum(root(sum(square(x), axis=axis, keepdims=True)), eps)) for x in pair]
     return cast(sum(multiply(*units), axis=axis), dtype)
 

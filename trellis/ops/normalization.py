@@ -11,6 +11,7 @@ from trellis.typing import AnyArray
 
 __all__ = ["batch_norm", "group_norm", "instance_norm", "layer_norm", "local_response_norm", "rms_norm"]
 
+_LAST = (-1,)
 Sizes = tuple[int | None, ...] | None
 
 
@@ -165,11 +166,15 @@ def _per_channel(op: str, shape: Sizes, last: bool, **arrays: Any) -> None:
 
 
 def _normalized(op: str, x: Any, normalized_axes: Any, scale: Any, offset: Any) -> tuple[int, ...]:
+    shape = sizes(x)
+    if normalized_axes == -1 and shape:  # what nearly every call is, spelt out
+        last = shape[-1:]
+        if (scale is None or sizes(scale) == last) and (offset is None or sizes(offset) == last):
+            return _LAST
     found = axes(op, normalized_axes, "normalized_axes")
     along = (found,) if isinstance(found, int) else found
     if not along:
         raise ValueError(f"{op}: normalized_axes={normalized_axes!r} names no axis")
-    shape = sizes(x)
     if shape is None:
         return along
     positions = sorted({check_axis(op, a, len(shape), "normalized_axes") for a in along})

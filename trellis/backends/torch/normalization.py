@@ -17,12 +17,16 @@ __all__ = ["batch_norm", "group_norm", "instance_norm", "layer_norm"]
 
 
 def _fits(x: torch.Tensor, *others: torch.Tensor | None) -> bool:
-    return x.dtype in FLOAT and all(v is None or v.dtype is x.dtype for v in others)
+    dtype = x.dtype
+    for v in others:
+        if v is not None and v.dtype is not dtype:
+            return False
+    return dtype in FLOAT
 
 
 def layer_norm(x: Any, scale: Any, offset: Any, *, axes: tuple[int, ...], eps: float) -> Any:
     if axes[0] == -len(axes) and _fits(x, scale, offset):
-        return F.layer_norm(x, x.shape[axes[0] :], scale, offset, eps)
+        return torch.layer_norm(x, x.shape[axes[0] :], scale, offset, eps)
     return composites.layer_norm(x, scale, offset, axes=axes, eps=eps)
 
 
