@@ -13,7 +13,8 @@ from typing import Any
 
 from trellis.matrix.records import CRASHED, FAILED, KNOWN, NOT_RUN, PASSED, STATUSES, Cell, Record, Run, Settings, slug, write
 
-COLOURS = {PASSED: "#1a7f4b", FAILED: "#c62f38", CRASHED: "#8a2be2", NOT_RUN: "#6b7280", KNOWN: "#a15c00"}
+UNEXPECTED = "unexpected pass"
+COLOURS = {UNEXPECTED: "#0b5f8a", PASSED: "#1a7f4b", FAILED: "#c62f38", CRASHED: "#8a2be2", NOT_RUN: "#6b7280", KNOWN: "#a15c00"}
 SYMBOLS = {PASSED: "✓", FAILED: "✗", CRASHED: "!", NOT_RUN: "–", KNOWN: "~"}
 _ANSI = {PASSED: "32", FAILED: "31", CRASHED: "35", NOT_RUN: "90", KNOWN: "33"}
 MARKS = ("<!-- matrix: written by `trellis matrix report` -->", "<!-- matrix: end -->")
@@ -25,13 +26,14 @@ def write_all(run: Run, runs: list[Run], settings: Settings, output: Path | None
     """Write the report of a run: README.md, badges, evidence and index.html; returns their directory."""
     elsewhere, output = output is not None, output or settings.path("output")
     files = {"README.md": index_page(run), "index.html": page(run, runs)}
+    rows: dict[tuple[str, str], list[Record]] = {}
     for record in run.cells():
-        files.setdefault(f"badges/{slug(label(record))}.svg", badge("", label(record), COLOURS[record.status]))
-    for name, (done, total) in totals(run).items():
-        files[f"badges/{slug(name)}.svg"] = badge(name, f"{done} of {total}", COLOURS[PASSED if done == total else FAILED])
-    for table, rows in run.tables.items():
-        for row in rows:
-            files[evidence_path(table, row)] = evidence(run, table, row)
+        files.setdefault(f"badges/{slug(label(record))}.svg", badge("", label(record), COLOURS[label(record)]))
+        rows.setdefault((record.table, record.row), []).append(record)
+    files |= {evidence_path(table, row): evidence(row, records) for (table, row), records in rows.items()}
+    for name, (done, total, red) in totals(run).items():
+        status = PASSED if done == total else FAILED if red else NOT_RUN
+        files[f"badges/total-{slug(name)}.svg"] = badge(name, f"{done} of {total}", COLOURS[status])
     for folder in ("badges", "evidence"):  # of rows that are gone
         for stale in (output / folder).glob("*"):
             if f"{folder}/{stale.name}" not in files:
@@ -44,18 +46,21 @@ def write_all(run: Run, runs: list[Run], settings: Settings, output: Path | None
 
 
 def label(record: Record) -> str:
-    return "unexpected pass" if record.unexpected else record.status
+    return UNEXPECTED if record.unexpected else record.status
 
 
-def totals(run: Run) -> dict[str, tuple[int, int]]:
-    """Green and all cells: of the matrix, of each backend, of each table."""
-    found: dict[str, list[int]] = {}
+def totals(run: Run) -> dict[str, tuple[int, int, int]]:
+    """Green, all and red cells: of the matrix, of each backend, of each table."""
+    found: dict[str, Counter[str]] = {}
     for record in run.cells():
         for name in ("matrix", record.backend, f"table {record.table}"):
-            counts = found.setdefault(name, [0, 0])
-            counts[0] += record.status == PASSED and not record.unexpected
-            counts[1] += 1
-    return {name: (done, total) for name, (done, total) in found.items()}
+            found.setdefault(name, Counter())[label(record)] += 1
+    return {name: (c[PASSED], c.total(), c[FAILED] + c[CRASHED] + c[UNEXPECTED]) for name, c in found.items()}
+
+
+def badge_line(run: Run, folder: str = "") -> str:
+    """The totals of the matrix and of each backend as badges."""
+    return " ".join(f"![{plain(name)}]({folder}badges/total-{slug(name)}.svg)" for name in ("matrix", *run.backends))
 
 
 def badge(left: str, right: str, colour: str) -> str:
@@ -116,7 +121,7 @@ def markdown_table(run: Run, table: str, folder: str = "") -> str:
 def summary(run: Run) -> str:
     """Where, when and how much is green, in two sentences that no one writes by hand."""
     counts = Counter(label(r) for r in run.cells())
-    parts = [f"{counts[name]} {name}" for name in (*STATUSES, "unexpected pass") if counts[name]]
+    parts = [f"{counts[name]} {name}" for name in (*STATUSES, UNEXPECTED) if counts[name]]
     commit = f" at commit {plain(run.commit)}" if run.commit else ""
     return f"Of {sum(counts.values())} cells: {', '.join(parts)}. Run on {run.date[:10]}{commit} with Python {run.python}."
 
@@ -133,11 +138,13 @@ def totals_table(run: Run) -> str:
 def index_page(run: Run) -> str:
     parts = [
         f"# {plain(run.title)}: conformance matrix",
+        badge_line(run),
         summary(run),
         "[index.html](index.html) is the same with search, history and logs.",
     ]
     for number, table in enumerate(run.tables, 1):
-        parts += [f"## Table {number}: {plain(table)}", markdown_table(run, table)]
+        total = f"![total](badges/total-{slug(f'table {table}')}.svg)"
+        parts += [f"## Table {number}: {plain(table)}", total, markdown_table(run, table)]
     return "\n\n".join(part.rstrip() for part in parts) + "\n"
 
 
@@ -147,8 +154,8 @@ def into_readme(path: Path, run: Run, output: Path) -> None:
     if text.count(MARKS[0]) != 1 or text.count(MARKS[1]) != 1:
         raise ValueError(f"{path}: the tables go between the lines {MARKS[0]} and {MARKS[1]}, once each")
     folder = output.resolve().relative_to(path.parent.resolve()).as_posix() + "/"
-    parts = [summary(run), totals_table(run)]
-    for number, (table, (done, total)) in enumerate(((t, totals(run)[f"table {t}"]) for t in run.tables), 1):
+    parts = [badge_line(run, folder), summary(run), totals_table(run)]
+    for number, (table, (done, total, _)) in enumerate(((t, totals(run)[f"table {t}"]) for t in run.tables), 1):
         head = f"<details><summary>Table {number}: {plain(table)}, {done} of {total} green</summary>"
         parts += [head, markdown_table(run, table, folder), "</details>"]
     before, rest = text.split(MARKS[0])
@@ -157,9 +164,8 @@ def into_readme(path: Path, run: Run, output: Path) -> None:
     write(path, f"{before}{MARKS[0]}\n\n{body}\n\n{MARKS[1]}{after}")
 
 
-def evidence(run: Run, table: str, row: str) -> str:
+def evidence(row: str, records: list[Record]) -> str:
     """What stands behind a row, a section for each backend."""
-    records = [r for r in run.cells() if (r.table, r.row) == (table, row)]
     about = next((r.about for r in records if r.about), "")
     source = next((r.source for r in records if r.source), "")
     parts = [f"# {plain(row)}", *([plain(about)] if about else []), *([block(source, "python")] if source else [])]
