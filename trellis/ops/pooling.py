@@ -15,7 +15,7 @@ from trellis.dispatch import call, interpreters
 from trellis.ops.arguments import integer
 from trellis.ops.images import each_leaf, image_shape, known
 from trellis.ops.reduction import max, mean
-from trellis.ops.windows import Pair, channel_last, counts, pairs, per_axis, spatial
+from trellis.ops.windows import Pair, channel_last, counts, pairs, per_axis, remembered, spatial
 from trellis.typing import AnyArray
 
 __all__ = [
@@ -29,6 +29,7 @@ AdaptiveSize = int | Sequence[int | None] | None
 
 
 # ---- windows in one form -------------------------------------------------------------------------------------------------------
+@remembered
 def _windows(
     op: str, shape: Any, window: Any, strides: Any, padding: Any, data_format: str, dilations: Any, ceil_mode: bool
 ) -> tuple[Any, ...]:  # fmt: skip
