@@ -51,34 +51,15 @@ def gelu(x: Any, *, approximate: str) -> Any:
     return in_blocks(_GELU[approximate], x) if is_plain(x) else composites.gelu(x, approximate=approximate)
 
 
-def silu_gradient(g: Any, x: Any) -> Any:
-    return in_blocks(_silu_gradient, g, x)
-
-
 def gelu_gradient(g: Any, x: Any, approximate: str) -> Any:
     return in_blocks(_GELU_GRADIENT[approximate], g, x)
 
 
-def _sigmoid(out: Any, x: Any) -> None:
+def _silu(out: Any, x: Any) -> None:
     np.negative(x, out)
     np.exp(out, out)
     np.add(out, 1, out)
-    np.reciprocal(out, out)
-
-
-def _silu(out: Any, x: Any) -> None:
-    _sigmoid(out, x)
-    np.multiply(out, x, out)
-
-
-def _silu_gradient(out: Any, g: Any, x: Any) -> None:
-    """s (1 + x (1 - s))"""
-    _sigmoid(out, x)
-    rest = np.subtract(1, out)
-    rest *= x
-    rest += 1
-    np.multiply(out, rest, out)
-    np.multiply(out, g, out)
+    np.divide(x, out, out)
 
 
 def _gelu(out: Any, x: Any) -> None:

@@ -1,4 +1,4 @@
-"""The loss of classes, and its gradient, in few passes."""
+"""The loss of classes, and its gradient, in few passes over rows of classes."""
 
 from __future__ import annotations
 
@@ -6,26 +6,39 @@ from typing import Any
 
 import numpy as np
 
-from trellis.backends.numpy.exponentials import softmax
 from trellis.backends.numpy.quiet import quiet
 
 __all__ = ["log_likelihood"]
 
 
 def log_likelihood(x: Any, target: Any, *, axis: int) -> Any:
-    return quiet.run(_log_likelihood, x, np.expand_dims(target, axis), axis).squeeze(axis)
+    return quiet.run(_log_likelihood, np.moveaxis(x, axis, -1), target)
 
 
-def _log_likelihood(x: Any, target: Any, axis: int) -> Any:
-    rest = np.subtract(x, np.maximum.reduce(x, axis, None, None, True))
-    chosen = np.take_along_axis(rest, target, axis)
-    return chosen - np.log(np.add.reduce(np.exp(rest, rest), axis, None, None, True))
+def _shifted(x: Any) -> Any:
+    """Rows less their maxima, in the order of C whatever that of x."""
+    return np.subtract(x, np.maximum.reduce(x, -1, None, None, True), order="C")
+
+
+def _places(x: Any, target: Any) -> Any:
+    """Where the target of each row is in the flat array."""
+    return np.arange(0, x.size, x.shape[-1]) + target.reshape(-1)
+
+
+def _log_likelihood(x: Any, target: Any) -> Any:
+    rest = _shifted(x)
+    chosen = rest.reshape(-1)[_places(x, target)].reshape(target.shape)
+    return chosen - np.log(np.add.reduce(np.exp(rest, rest), -1))
 
 
 def log_likelihood_gradient(g: Any, x: Any, target: Any, axis: int) -> Any:
+    return np.moveaxis(quiet.run(_gradient, g, np.moveaxis(x, axis, -1), target), -1, axis)
+
+
+def _gradient(g: Any, x: Any, target: Any) -> Any:
     """g times what is 1 at the class, less the softmax."""
-    target, g = np.expand_dims(target, axis), np.expand_dims(g, axis)
-    result = softmax(x, axis=axis)
-    np.multiply(result, -g, result)
-    np.put_along_axis(result, target, np.take_along_axis(result, target, axis) + g, axis)
+    result = _shifted(x)
+    np.exp(result, result)
+    np.multiply(result, (-g / np.add.reduce(result, -1))[..., None], result)
+    result.reshape(-1)[_places(x, target)] += g.reshape(-1)
     return result

@@ -21,14 +21,7 @@ from trellis.ops.elementwise import add, clip, divide, exp, multiply, sqrt, squa
 from trellis.ops.manipulation import broadcast_to, expand_dims
 from trellis.ops.products import softmax
 from trellis.ops.reduction import mean
-from trellis.ops.special import erf, expit
-
-
-def _silu(g: Any, y: Any, x: Any) -> Any:
-    if is_plain(x, g):
-        return activations.silu_gradient(g, x)
-    s = expit(x)
-    return multiply(g, multiply(s, add(multiply(x, subtract(1, s)), 1)))
+from trellis.ops.special import erf
 
 
 def _gelu(g: Any, y: Any, x: Any, *, approximate: str) -> Any:
@@ -94,7 +87,6 @@ def _log_likelihood(g: Any, y: Any, x: Any, target: Any, *, axis: int) -> Any:
 
 TRAINING_RULES: dict[str, Any] = {
     "relu": OfOutput((lambda g, y, x: masked(g, greater(y, 0)),)),
-    "silu": OfInputs((_silu,)),
     "gelu": OfInputs((_gelu,)),
     "log_likelihood": OfInputs((_log_likelihood, None)),
     "standardize": (_standardized, _standardized_scale, lambda g, y, x, scale, offset, **_: g[0]),
