@@ -196,6 +196,10 @@ def test_the_theme_can_be_chosen(page: Path, browser: Browser) -> None:
     assert browser.run(back) == light
 
 
+def milliseconds(browser: Browser) -> float:
+    return next(1000 * m["value"] for m in browser.devtools("Performance.getMetrics")["metrics"] if m["name"] == "TaskDuration")
+
+
 def test_ten_thousand_rows_filter_within_a_tenth_of_a_second(tmp_path: Path, browser: Browser) -> None:
     names = [f"test_operation_{i}" for i in range(10_000)]
     backends = ["numpy", "jax", "torch", "tensorflow"]
@@ -211,23 +215,25 @@ def test_ten_thousand_rows_filter_within_a_tenth_of_a_second(tmp_path: Path, bro
     browser.screen(1280, 900)
     browser.open(file)
     assert browser.text("#count") == "10,000 rows"
+    # What the page's own thread took, script, layout and painting: a busy machine does not stretch it as it does the clock.
+    browser.devtools("Performance.enable", timeDomain="threadTicks")
     times = []
 
-    def filtered(expected: str) -> None:
+    def filtered(script: str, expected: str) -> None:
+        before = milliseconds(browser)
+        browser.run(f"{script}; void document.body.offsetHeight")
+        times.append(milliseconds(browser) - before)
         assert browser.text("#count") == expected
-        times.append(float(browser.run("return document.documentElement.dataset.updated")))
 
-    browser.click("#statuses [data-name='failed']")
-    filtered("2,000 of 10,000 rows")
-    browser.click("#clear")
-    filtered("10,000 rows")
+    press, search = "document.querySelector(`{}`).click()", "const s = document.getElementById('search'); s.value = '{}'; "
+    clear = press.format("#clear")
     for _ in range(3):
-        browser.type("#search", "77")
-        filtered("280 of 10,000 rows")
-        browser.click("#clear")
-        filtered("10,000 rows")
-    browser.click("#backends [data-name='jax']")
-    filtered("10,000 of 10,000 rows")
+        filtered(press.format("#statuses [data-name='failed']"), "2,000 of 10,000 rows")
+        filtered(clear, "10,000 rows")
+        filtered(search.format("77") + "s.dispatchEvent(new Event('input'))", "280 of 10,000 rows")
+        filtered(clear, "10,000 rows")
+        filtered(press.format("#backends [data-name='jax']"), "10,000 of 10,000 rows")
+        filtered(clear, "10,000 rows")
     assert sorted(times)[len(times) // 2] < 100, times
     browser.click(".more button")
     assert len(rows_shown(browser)) == 560

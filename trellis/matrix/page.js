@@ -169,7 +169,6 @@ const nothing = element("p", { class: "empty", hidden: true }, "No row matches t
 $("tables").append(nothing);
 
 function update() {
-  const began = performance.now();
   const backends = shownBackends();
   const shown = new Set(backends);
   let [found, left] = [0, MOST];
@@ -195,8 +194,6 @@ function update() {
   const narrowed = filter.text || filter.table || filter.statuses.size || filter.backends.size;
   $("count").textContent = narrowed ? `${number(found)} of ${plural(rows.length, "row")}` : plural(rows.length, "row");
   $("clear").hidden = !narrowed;
-  void $("tables").offsetHeight; // so that the time below holds the layout too
-  document.documentElement.dataset.updated = (performance.now() - began).toFixed(1);
 }
 function showMore(table) {
   const before = blocks.get(table).body.rows.length;
