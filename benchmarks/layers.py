@@ -109,8 +109,7 @@ def transposed(shape: tuple[int, ...], filters: tuple[int, ...], stride: int) ->
         "jax": lambda x, f: (x, f.swapaxes(-1, -2)),
         "tensorflow": lambda x, f: (x, tl.permute_dims(f, (0, 1, 3, 2))),
     }
-    native: dict[str, Function] = {"torch": with_torch, "jax": with_jax, "tensorflow": with_tensorflow}
-    return Case((shape, filters), ours, native, prepare, 1.1)  # torch and TensorFlow have the axes of filters in another order
+    return Case((shape, filters), ours, {"torch": with_torch, "jax": with_jax, "tensorflow": with_tensorflow}, prepare)
 
 
 # ---- normalization -------------------------------------------------------------------------------------------------------------
@@ -161,7 +160,7 @@ def attention(shape: tuple[int, ...]) -> Case:
 
     native: dict[str, Function] = {"torch": with_torch, "jax": with_jax, "tensorflow": with_tensorflow}
     prepare: dict[str, Function] = {"jax": lambda *arrays: tuple(x.swapaxes(1, 2).copy() for x in arrays)}
-    return Case((shape,) * 3, tl.scaled_dot_product_attention, native, prepare)
+    return Case((shape,) * 3, lambda q, k, v: tl.scaled_dot_product_attention(q, k, v), native, prepare)
 
 
 def multi_head_attention(shape: tuple[int, ...], heads: int) -> Case:
@@ -179,7 +178,8 @@ def multi_head_attention(shape: tuple[int, ...], heads: int) -> Case:
         options = (width, heads, w, b, None, None, False, 0.0, out, c)
         return functional.multi_head_attention_forward(x, x, x, *options, need_weights=False)[0].transpose(0, 1)
 
-    return Case((shape, (3 * width, width), (3 * width,), (width, width), (width,)), ours, {"torch": with_torch}, {})
+    shapes = (shape, (3 * width, width), (3 * width,), (width, width), (width,))
+    return Case(shapes, ours, {"torch": with_torch}, {}, size=0.1)
 
 
 def lstm(shape: tuple[int, ...], size: int) -> Case:
@@ -309,12 +309,6 @@ def check(name: str, ours: Any, native: Any) -> None:
     np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-3, err_msg=f"{name}: the two compute different things")
 
 
-def check(name: str, ours: Any, native: Any) -> None:
-    """Both compute the same numbers; their axes may have another order."""
-    found, expected = (np.sort(tl.to_numpy(x), axis=None) for x in (ours, native))
-    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-3, err_msg=f"{name}: the two compute different things")
-
-
 def run(backend: str, part: str, rounds: int) -> None:
     if backend == "tensorflow":
         import tensorflow as tf
@@ -330,7 +324,6 @@ def run(backend: str, part: str, rounds: int) -> None:
             tl.asarray((case.size * rng.normal(size=s)).astype("float32"), backend=backend).native for s in case.shapes
         )
         prepared = case.prepare.get(backend, lambda *arrays: arrays)(*arrays)
-        check(name, case.ours(*arrays), case.native[backend](*prepared))
         check(name, case.ours(*arrays), case.native[backend](*prepared))
         ours, native = modes(backend, case.ours, arrays), modes(backend, case.native[backend], prepared)
         for mode in ours:
