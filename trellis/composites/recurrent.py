@@ -111,13 +111,18 @@ def _by_tanh(g: Any, y: Any) -> Any:
 
 # ---- the loop ------------------------------------------------------------------------------------------------------------------
 def recurrence(inputs: Any, recurrent: Any, bias: Any, *state: Any, cell: str) -> tuple[Any, ...]:
-    """All states, then the last ones: inputs [time, ..., gates * out], recurrent [out, gates * out], states [..., out]."""
+    """All h, then the last of each state: inputs [time, ..., gates * out], recurrent [out, gates * out], states [..., out]."""
+    return _forward(inputs, recurrent, bias, state, cell, 1)
+
+
+def _forward(inputs: Any, recurrent: Any, bias: Any, state: Any, cell: str, width: int) -> tuple[Any, ...]:
+    """The first `width` states at all steps, then the last of each."""
     gates, new_state, _ = CELLS[cell]
 
     def step(carry: Flat, elements: Flat) -> tuple[Flat, Flat]:
         products = matmul(carry[0], recurrent)
         after = new_state(gates(elements[0], products if bias is None else add(products, bias), carry), carry)
-        return after, after
+        return after, after[:width]
 
     last, every = _scan(step, list(state), [inputs])
     return *every, *last
@@ -133,12 +138,13 @@ def recurrence_by_hand(inputs: Any, recurrent: Any, bias: Any, *state: Any, cell
     width = len(state)
 
     def forward(leaves: Flat) -> tuple[Any, ...]:
-        return recurrence(*leaves[:2], _bias(leaves, width), *leaves[2 : 2 + width], cell=cell)
+        return _forward(leaves[0], leaves[1], _bias(leaves, width), leaves[2 : 2 + width], cell, width)
 
     def rule(leaves: Flat, output: Any, upstream: Any) -> Flat:
         return _backward(leaves, output, upstream, cell, width)
 
-    return load(find_all(*leaves).name).custom_gradient(forward, rule, leaves)
+    every, *rest = load(find_all(*leaves).name).custom_gradient(forward, rule, leaves)
+    return every, *rest[width - 1 :]
 
 
 def _bias(leaves: Flat, width: int) -> Any:
@@ -181,7 +187,7 @@ def _rows(x: Any) -> Any:
 def lstm_update(
     x: Any, init_h: Any, init_c: Any, kernel: Any, recurrent_kernel: Any, bias: Any, recurrent_bias: Any, *, time_major: bool
 ) -> tuple[Any, Any, Any]:
-    every, _, last_h, last_c = _update("lstm", time_major, x, kernel, recurrent_kernel, bias, recurrent_bias, init_h, init_c)
+    every, last_h, last_c = _update("lstm", time_major, x, kernel, recurrent_kernel, bias, recurrent_bias, init_h, init_c)
     return every, last_h, last_c
 
 
