@@ -456,7 +456,7 @@ def test_a_language_model_learns_a_pattern(backend: str) -> None:
 
     gradients = tl.value_and_grad(loss) if backend == "torch" else tl.compile(tl.value_and_grad(loss))
     optimizer, v, losses = tl.Adam(1e-2), model.v, []
-    for _ in range(80):
+    for _ in range(50):
         value, grads = gradients(v, tokens, targets)
         v = optimizer.step(v, grads)
         losses.append(float(to_numpy(value)))
@@ -472,7 +472,7 @@ def reference_losses() -> Any:
         text = np.array([[(i * i + start) % 7 for i in range(11)] for start in range(4)])
         model = LanguageModel(7, 16)
         optimizer, v = tl.Adam(1e-2), model.v
-        for _ in range(80):
+        for _ in range(50):
             value, grads = tl.value_and_grad(lambda v: tl.cross_entropy(model(text[:, :-1], v=v), text[:, 1:]))(v)
             v = optimizer.step(v, grads)
             _LOSSES.append(float(value))

@@ -92,7 +92,7 @@ class TransformerLayer(Layer):
         self.embed_dim, self.num_heads, self.feedforward_dim = embed_dim, num_heads, feedforward_dim
         self.dropout, self.norm_first = probability(name, "dropout", dropout), norm_first
         self.activation, self.eps, self.with_bias = activation, eps, with_bias
-        activation_of(name, activation)
+        self._function = activation_of(name, activation)
         given = inherited(options)
         for attention in self.attends:
             made = MultiHeadAttention(embed_dim, num_heads, dropout=dropout, with_bias=with_bias, **next(given))
@@ -114,8 +114,7 @@ class TransformerLayer(Layer):
         return norm(add(x, self._dropped(block(x))))
 
     def _feedforward(self, x: AnyArray) -> AnyArray:
-        hidden = activation_of(type(self).__name__, self.activation)(self.linear1(x))
-        return self.linear2(self._dropped(hidden))
+        return self.linear2(self._dropped(self._function(self.linear1(x))))
 
 
 class TransformerEncoderLayer(TransformerLayer):

@@ -30,7 +30,8 @@ class FunctionLayer(Module):
 
     function: Function
     signature: inspect.Signature  # of the constructor
-    positional: tuple[str, ...]  # parameters that the function takes by position
+    positional: tuple[str, ...]  # the parameters that the function takes by position, and those by name
+    named: tuple[str, ...]
     draws: bool
 
     def __init__(self, *args: Any, **options: Any) -> None:
@@ -47,7 +48,7 @@ class FunctionLayer(Module):
             self._keep_random_state()
 
     def forward(self, x: AnyArray) -> AnyArray:
-        named = {name: getattr(self, name) for name in self.signature.parameters if name not in self.positional}
+        named = {name: getattr(self, name) for name in self.named}
         if self.draws:
             named["seed"] = self.next_seed()
         return self.function(x, *[getattr(self, name) for name in self.positional], **named)
@@ -64,9 +65,10 @@ class FunctionLayer(Module):
 def _layer(name: str, function: Function) -> type[FunctionLayer]:
     parameters = list(inspect.signature(function).parameters.values())[1:]
     kept = [p.replace(kind=p.POSITIONAL_OR_KEYWORD) for p in parameters if p.name != "seed"]
+    positional = tuple(p.name for p in parameters if p.kind is p.POSITIONAL_ONLY)
     members = {
         "function": staticmethod(function), "signature": inspect.Signature(kept), "draws": len(kept) < len(parameters),
-        "positional": tuple(p.name for p in parameters if p.kind is p.POSITIONAL_ONLY),
+        "positional": positional, "named": tuple(p.name for p in kept if p.name not in positional),
         "__doc__": function.__doc__, "__module__": __name__, "__signature__": inspect.Signature(kept),
     }  # fmt: skip
     return type(name, (FunctionLayer,), members)
