@@ -127,7 +127,8 @@ def test_pure_and_compiled(backend: str, case: Any) -> None:
     traces = []
 
     def update(v: Any, g: Any, state: Any) -> Any:
-        traces.append(1)
+        if backend != "torch":  # which compiles again for a list that has grown, and fails after eight times
+            traces.append(1)
         new_v, new_state = optimizer.update(v, g, state)
         return new_v, new_state.to_dict()
 
@@ -141,8 +142,7 @@ def test_pure_and_compiled(backend: str, case: Any) -> None:
         _compare(v, expected)
         assert type(v["a"]) is type(load(backend).asarray(start["a"], dtype=None, device=None, copy=True))
         assert int(to_numpy(state["step"])) == STEPS
-    if backend != "numpy":
-        assert len(traces) <= STEPS + 3
+    assert len(traces) <= (2 * STEPS if backend == "numpy" else STEPS + 2)
     _compare(start, _values(1), 1e-12)
 
 
@@ -152,7 +152,8 @@ def test_a_schedule_in_a_compiled_loop(backend: str) -> None:
     traces = []
 
     def update(v: Any, g: Any, state: Any) -> Any:
-        traces.append(1)
+        if backend != "torch":
+            traces.append(1)
         return optimizer.update(v, g, state)
 
     function = compiled(backend, update)
@@ -166,7 +167,7 @@ def test_a_schedule_in_a_compiled_loop(backend: str) -> None:
         total -= schedule(i)
         check(v.a, np.full(2, total), tolerance=1e-7)
         check(eager.a, np.full(2, total), tolerance=1e-7)
-    assert len(traces) <= (8 if backend == "numpy" else 3)
+    assert len(traces) <= (8 if backend == "numpy" else 2)
 
 
 def test_lr_may_be_changed_between_steps(backend: str) -> None:
@@ -505,10 +506,12 @@ def test_step_in_a_compiled_function_is_refused(backend: str) -> None:
     if backend == "numpy":  # which compiles nothing
         check(compiled(backend, lambda w: optimizer.step(w, w))(x), np.full(2, 0.999), tolerance=1e-7)
         return
-    if backend == "torch":  # which leaves compiled code where it may
+    function: Any = lambda w: optimizer.step(w, w)  # noqa: E731
+    if backend == "torch":  # with fullgraph its own error would stand before ours
         import torch
 
-        check(torch.compile(lambda w: optimizer.step(w, w), backend="eager")(x), np.full(2, 0.999), tolerance=1e-7)
-        return
+        function = torch.compile(function, backend="eager")
+    else:
+        function = compiled(backend, function)
     with pytest.raises(RuntimeError, match=r"Adam.step was called in a traced function"):
-        compiled(backend, lambda w: optimizer.step(w, w))(x)
+        function(x)

@@ -48,14 +48,14 @@ class Given:
         if structure != self.treedef:
             found = list(_with_holes(self.treedef, structure, iter(found), f"{name}: weights and gradients"))
         self.wrapped = [isinstance(x, Array) for x in leaves]
-        self.weights = [_native(x) for x in leaves]
-        self.grads = [_native(x) for x in found]
+        self.weights = [x._data if isinstance(x, Array) else x for x in leaves]
+        self.grads = [x._data if isinstance(x, Array) else x for x in found]
         self.chosen = tuple([i for i, g in enumerate(self.grads) if g is not None])
         self.interpreter = find_all(*self.weights, *self.grads)
         self._check_shapes(name)
         of, first = self.interpreter, [*self.weights[:1], *(self.grads[i] for i in self.chosen[:1])]
         self.traced = of.level > 1 or any(of.is_traced(x) for x in first)  # a value is missing that an eager step needs
-        self.compiles = of.level == 0 and not self.traced and hasattr(of, "compiled_update")
+        self.compiles = of.level == 0 and hasattr(of, "compiled_update")
 
     def _check_shapes(self, name: str) -> None:
         shape_of = self.interpreter.shape_of
@@ -329,7 +329,8 @@ class Optimizer:
         plan = next((plan for plan in self._plans if plan.fits(given)), None)
         if plan is None:
             plan = Plan(given, self._groups(given))
-            self._plans.append(plan)
+            if given.compiles or not given.traced:  # torch.compile would compile again, for a list that has grown
+                self._plans.append(plan)
         function = plan.compiled.get(stop)
         if not given.compiles or function is None:
             function = functools.partial(self._advance, given.interpreter, plan.groups, stop, in_place)
@@ -363,14 +364,18 @@ class Optimizer:
             widest = dtypes.float64 if any(backend.dtype_of(w) is dtypes.float64 for w in weights) else dtypes.float32
             before = astype(Array(count), widest)
         rate = self._rate(before, lr)
-        weights, columns = list(weights), [list(column) for column in columns]
+        new = [list(weights), *(list(column) for column in columns)]
         for positions, factor, decay in groups:
             chosen = [[x[i] for i in positions] for x in (weights, grads, *columns)]
             scaled = rate if factor == 1 else rate * factor
-            for column, values in zip((weights, *columns), self._group(backend, chosen, scaled, before + 1, decay, in_place)):
+            found = self._group(backend, chosen, scaled, before + 1, decay, in_place)
+            if len(positions) == len(weights):
+                new = found
+                continue
+            for column, values in zip(new, found):
                 for i, value in zip(positions, values):
                     column[i] = value
-        return weights, columns, count + 1
+        return new[0], list(new[1:]), count + 1
 
     def _rate(self, before: Any, lr: Any) -> Any:
         rate = self.lr(before) if lr is None else lr  # type: ignore[operator]

@@ -22,7 +22,7 @@ Change = tuple[Array, Slots]
 
 
 def _average(old: Array, new: Array, keep: Any) -> Array:
-    return keep * old + (1.0 - keep) * new
+    return old + (1.0 - keep) * (new - old)  # in this form TensorFlow computes it in the memory of its first result
 
 
 def _correction(beta: float, step: Any) -> Any:
@@ -88,8 +88,8 @@ class Adam(Optimizer):
     def rule(self, w: Array, g: Array, slots: Slots, lr: Any, step: Any, decay: float) -> Change:
         first, second = _average(slots[0], g, self.beta1), _average(slots[1], square(g), self.beta2)
         new = (first, second, maximum(slots[2], second)) if self.amsgrad else (first, second)
-        root = sqrt(new[-1] / _correction(self.beta2, step)) + self.epsilon
-        return lr / _correction(self.beta1, step) * first / root, new
+        root = _correction(self.beta2, step) ** 0.5  # outside of the array: m / (sqrt(v) / root + epsilon), with a pass less
+        return root * lr / _correction(self.beta1, step) * first / (sqrt(new[-1]) + root * self.epsilon), new
 
     def kernel_options(self) -> dict[str, Any] | None:
         decoupled = self.decays == IN_WEIGHTS

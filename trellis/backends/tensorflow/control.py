@@ -184,6 +184,7 @@ def _compile_one(function: Callable[[Flat], Any], leaves: Flat) -> Callable[[Fla
     nest = returned[-1]
 
     def run(leaves: Flat) -> Any:
-        return nest.fill(concrete(*(x for x in leaves if tf.is_tensor(x))))
+        # As one list, as it was traced: tensors one by one are taken too, but after a TypeError that prints them all.
+        return nest.fill(concrete([x for x in leaves if tf.is_tensor(x)]))
 
     return run

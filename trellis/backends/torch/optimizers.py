@@ -65,10 +65,14 @@ def _fusible(*lists: Flat) -> bool:
     """Whether one pass over the memory can do it: dense floats of one kind, with nobody watching."""
     if torch.compiler.is_compiling() or torch._C._functorch.peek_interpreter_stack() is not None:
         return False
-    tensors = [x for flat in lists for x in flat]
-    kinds = {(x.dtype, x.device.type) for x in tensors}
-    watched = torch.is_grad_enabled() and any(x.requires_grad for x in tensors)
-    return len(kinds) == 1 and not kinds.isdisjoint(_FUSED) and not watched and all(x.is_contiguous() for x in tensors)
+    dtype, device, watching = lists[0][0].dtype, lists[0][0].device, torch.is_grad_enabled()
+    if (dtype, device.type) not in _FUSED:
+        return False
+    for flat in lists:
+        for x in flat:
+            if x.dtype is not dtype or x.device != device or not x.is_contiguous() or (watching and x.requires_grad):
+                return False
+    return True
 
 
 def _fused_adam(
@@ -91,7 +95,7 @@ def fused_sgd(
     weights: Flat, grads: Flat, velocities: Flat | None = None, *, lr: float, step: int, decay: float, in_place: bool,
     momentum: float, dampening: float, nesterov: bool,
 ) -> Any:  # fmt: skip
-    if not _fusible(weights, grads, velocities or []):
+    if not _fusible(weights, grads, (velocities or [])[: 1 if in_place else None]):  # slots of our own are alike
         return None
     if velocities is None and not decay:
         return [torch._foreach_add(weights, grads, alpha=-lr)]
@@ -108,7 +112,7 @@ def fused_adam(
     weights: Flat, grads: Flat, means: Flat, squares: Flat, *, lr: float, step: int, decay: float, in_place: bool,
     beta1: float, beta2: float, epsilon: float, decoupled: bool,
 ) -> Any:  # fmt: skip
-    if not _fusible(weights, grads, means, squares):
+    if not _fusible(weights, grads, *((means[:1],) if in_place else (means, squares))):
         return None
     updated = _copies(weights)
     new_means, new_squares = (means, squares) if in_place else (_copies(means), _copies(squares))
