@@ -17,7 +17,7 @@ import trellis as tl
 
 Function = Callable[..., Any]
 FORMATS = ("channel_last", "channel_first")
-few = settings(max_examples=15)
+few = settings(max_examples=12)
 NAMES = "max_pool", "avg_pool", "lp_pool", "adaptive_avg_pool", "adaptive_max_pool"
 NUMBERED = {name: [getattr(tl, f"{name}{d}d") for d in (1, 2, 3)] for name in NAMES}
 THEIRS: dict[str, list[Any]] = {name: [getattr(F, f"{name}{d}d") for d in (1, 2, 3)] for name in NUMBERED}
@@ -212,7 +212,8 @@ def test_compiled(backend: str, name: str) -> None:
 @pytest.mark.parametrize("name", CASES)
 def test_eager_and_wrapped(backend: str, name: str) -> None:
     ours, theirs = CASES[name]
-    agree(backend, ours, in_format(theirs, "channel_last"), image(3, 7, 8, 2), wrap=True)
+    jit = backend == "jax" and name != "max"  # op by op, compiling takes five times as long
+    agree(backend, ours, in_format(theirs, "channel_last"), image(3, 7, 8, 2), wrap=True, compile=jit)
 
 
 @pytest.mark.parametrize("name", ["max", "max dilated", "average same", "adaptive average", "adaptive max"])
@@ -254,7 +255,7 @@ def test_half(backend: str, name: str, dtype: Any) -> None:
     check(CASES[name][0](make(backend, x)), wanted, dtype=dtype, tolerance=1e-2)
 
 
-@pytest.mark.parametrize("dtype", ["int8", "int32", "int64", "uint8"])
+@pytest.mark.parametrize("dtype", ["int8", "int64", "uint8"])
 def test_integers(backend: str, dtype: str) -> None:
     """The largest of integers is one; a mean of them is float32."""
     x = np.random.default_rng(0).integers(0, 100, size=(2, 7, 8, 3)).astype(dtype)
