@@ -47,7 +47,7 @@ format: $(VENV)/.all  ## ruff: repair what it can
 types: $(VENV)/.all  ## pyright over the package and the tests
 	$(BIN)/pyright
 
-bench: $(VENV)/.bench  ## cost of a call over the framework's own, and of the import
+bench: $(VENV)/.bench  ## beside the frameworks' own: small calls, layers, NumPy's convolution; and the import
 	$(BIN)/python benchmarks/overhead.py
 	$(BIN)/python benchmarks/import_time.py
 	$(BIN)/python benchmarks/numpy_convolution.py

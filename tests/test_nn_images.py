@@ -331,11 +331,10 @@ def test_containers(backend: str) -> None:
     assert tuple(tl.pixel_unshuffle(c, 2).b.shape) == (2, 3, 4, 12)
 
 
-def test_unknown_batch_size(backend: str) -> None:
+@pytest.mark.xdist_group("tensorflow")
+def test_unknown_batch_size() -> None:
     """Inside a tf.function with any batch size, values and gradients."""
-    if backend != "tensorflow":
-        pytest.skip("only TensorFlow traces with unknown sizes")
-    import tensorflow as tf
+    tf = pytest.importorskip("tensorflow")  # the only one that traces so
 
     x, grid = image(2, 6, 8, 4), grid_of(2, 3, 3, 2)
     functions: list[Function] = [
@@ -351,7 +350,9 @@ def test_unknown_batch_size(backend: str) -> None:
     for function in functions:
         both = tl.value_and_grad(lambda x, g, f=function: tl.sum(f(x, g) ** 2))
         signature = [tf.TensorSpec((None, *a.shape[1:]), tf.float64) for a in (x, grid)]
-        value, gradient = tf.function(both, input_signature=signature, autograph=False)(make(backend, x), make(backend, grid))
+        value, gradient = tf.function(both, input_signature=signature, autograph=False)(
+            make("tensorflow", x), make("tensorflow", grid)
+        )
         wanted, expected = both(x, grid)
         check(value, to_numpy(wanted))
         check(gradient, to_numpy(expected), tolerance=1e-10)

@@ -274,11 +274,10 @@ def test_containers(backend: str) -> None:
     assert tuple(tl.adaptive_avg_pool2d(c, (2, None)).a.shape) == (1, 2, 4, 1)
 
 
-def test_unknown_sizes(backend: str) -> None:
+@pytest.mark.xdist_group("tensorflow")
+def test_unknown_sizes() -> None:
     """Inside a tf.function with any batch size; and any height and width, where the windows can be known without them."""
-    if backend != "tensorflow":
-        pytest.skip("only TensorFlow traces with unknown sizes")
-    import tensorflow as tf
+    tf = pytest.importorskip("tensorflow")  # the only one that traces so
 
     x = image(2, 7, 8, 3)
     anything: list[Function] = [
@@ -296,14 +295,14 @@ def test_unknown_sizes(backend: str) -> None:
         both = tl.value_and_grad(lambda x, f=function: tl.sum(f(x) ** 2))
         shape = (None, None, None, 3) if function in anything else (None, 7, 8, 3)
         traced = tf.function(both, input_signature=[tf.TensorSpec(shape, tf.float64)], autograph=False)
-        value, gradient = traced(make(backend, x))
+        value, gradient = traced(make("tensorflow", x))
         wanted, expected = both(x)
         check(value, to_numpy(wanted))
         check(gradient, to_numpy(expected), tolerance=1e-10)
     signature = [tf.TensorSpec((None, None, None, 3), tf.float64)]
     traced = tf.function(lambda x: tl.avg_pool2d(x, 3, 2, 1, ceil_mode=True), input_signature=signature, autograph=False)
     with pytest.raises(ValueError, match="avg_pool2d: the size of spatial axis 0 is unknown in this graph"):
-        traced(make(backend, x))
+        traced(make("tensorflow", x))
 
 
 # ---- mistakes ------------------------------------------------------------------------------------------------------------------

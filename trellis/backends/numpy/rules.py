@@ -6,7 +6,8 @@ broadcasting and casts, so no rule does. Of complex numbers the gradient is d/d(
 g * conj(f').
 
 Where a function has a kink the rules follow JAX: `max` and `min` share the gradient equally among equal elements, `maximum`,
-`minimum` and `clip` give each of two equal operands half; `sort` keeps equal elements in order; abs and sign are 0 at 0.
+`minimum` and `clip` give each of two equal operands half; `sort` keeps equal elements in order; abs and sign are 0 at 0
+(JAX's own abs has the derivative 1 there).
 """
 
 from __future__ import annotations

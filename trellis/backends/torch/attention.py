@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -59,42 +58,3 @@ def _fused(query: Any, key: Any, value: Any, mask: Any, scale: float, is_causal:
 
 def _flat(x: Any, batch: Any) -> Any:
     return x.expand(*batch, *x.shape[-2:]).reshape(-1, 1, *x.shape[-2:])
-
-
-# ---- kernels that can be differentiated once -----------------------------------------------------------------------------------
-def first_order(fused: Callable[..., Any], composed: Callable[..., Any], *operands: Any) -> Any:
-    """`fused(*operands)`, by a kernel that has a first derivative only; the derivatives after that are those of `composed`."""
-    if transformed():
-        return composed(*operands)
-    if (
-        torch.compiler.is_compiling()
-        or not torch.is_grad_enabled()
-        or not any(x is not None and x.requires_grad for x in operands)
-    ):
-        return fused(*operands)
-    return _FirstOrder.apply(fused, composed, *operands)
-
-
-class _FirstOrder(torch.autograd.Function):
-    """The fused graph is made aside and kept; the backward pass goes through it unless it is to be differentiated itself."""
-
-    @staticmethod
-    def forward(ctx: Any, fused: Any, composed: Any, *operands: Any) -> Any:
-        inputs = [x if x is None else x.detach().requires_grad_(x.requires_grad) for x in operands]
-        with torch.enable_grad():
-            output = fused(*inputs)
-        ctx.fused, ctx.composed = (inputs, output), composed
-        ctx.save_for_backward(*operands)
-        return tuple([y.detach() for y in output]) if isinstance(output, tuple) else output.detach()
-
-    @staticmethod
-    def backward(ctx: Any, *upstream: Any) -> Any:
-        again = torch.is_grad_enabled()
-        inputs, output = ctx.fused
-        if again:
-            inputs = ctx.saved_tensors
-            output = ctx.composed(*inputs)
-        wanted = [x for x, needed in zip(inputs, ctx.needs_input_grad[2:]) if needed]
-        outputs = output if isinstance(output, tuple) else (output,)
-        found = iter(torch.autograd.grad(outputs, wanted, upstream, retain_graph=True, create_graph=again, allow_unused=True))
-        return None, None, *(next(found) if needed else None for needed in ctx.needs_input_grad[2:])
