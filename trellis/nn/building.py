@@ -193,6 +193,8 @@ def replace(module: Any, replaced: dict[int, Array], seen: set[int]) -> None:
         kind = KINDS[type(value)]
         if kind and name not in plain:
             attributes[name] = _replaced(value, kind, replaced, seen)
+    if module._meta.link is not None:
+        module._meta.link.push()
 
 
 def _replaced(value: Any, kind: int, replaced: dict[int, Array], seen: set[int]) -> Any:

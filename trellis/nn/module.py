@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Mapping
+from importlib import import_module
 from typing import Any, Self, Unpack
 
 from trellis import dtypes
@@ -147,11 +148,16 @@ class Module(metaclass=Construction):
 
     def _finish(self, binding: Binding, result: Any) -> Any:
         """Keep the buffers that a run changed."""
+        links = []
         for own, copy in binding.pairs:
+            if own._meta.link is not None:
+                links.append(own._meta.link)
             for name in own._meta.buffers:
                 value = copy.__dict__.get(name)
                 if value is not own.__dict__.get(name) and value is not binding.arrays.get(id(own.__dict__.get(name))):
                     setattr(own, name, value)
+        for link in links:
+            link.push()
         return result
 
     # ---- attributes ------------------------------------------------------------------------------------------------------------
@@ -335,7 +341,7 @@ class Module(metaclass=Construction):
         """Calls of the last call with `track_submod_rets=True`, in order and nested: "path_n" -> the result, or calls within."""
         return self._meta.order
 
-    # ---- files, copies, text ---------------------------------------------------------------------------------------------------
+    # ---- files -----------------------------------------------------------------------------------------------------------------
     def save(self, path: Any) -> None:
         """Write parameters, buffers and random state to a safetensors file: all of it, or nothing of it."""
         saving.save_module(self, path)
@@ -360,6 +366,68 @@ class Module(metaclass=Construction):
         torch_names.load_state_dict(self, state_dict, strict)
         return self
 
+    # ---- native modules --------------------------------------------------------------------------------------------------------
+    def to_torch_module(self, *, inputs: Any = None, check: bool = True) -> Any:
+        """A `torch.nn.Module` with copies of the values, whatever backend this is on; names are those of `v`, with dots.
+
+        What `check=True` does, here and below: both run on `inputs` (a tuple of arguments, else guessed) in evaluation and in
+        training, and results or gradients that differ are a ValueError that names the layer.
+        """
+        return _converter("torch").to_native(self, inputs=inputs, check=check)
+
+    def to_keras_module(self, *, inputs: Any = None, check: bool = True) -> Any:
+        """A Keras layer with copies of the values, on the backend that Keras runs on; weights have the paths of `v`."""
+        return _converter("keras").to_native(self, inputs=inputs, check=check)
+
+    def to_haiku_module(self, *, inputs: Any = None, check: bool = True) -> Any:
+        """A Haiku module to make and call inside `hk.transform_with_state`, whose `init` gives copies of the values."""
+        return _converter("haiku").to_native(self, inputs=inputs, check=check)
+
+    def to_flax_module(self, *, inputs: Any = None, check: bool = True) -> Any:
+        """A `flax.nnx.Module` with copies of the values as `nnx.Param`s and, for buffers, `nnx.BatchStat`s."""
+        return _converter("flax").to_native(self, inputs=inputs, check=check)
+
+    @staticmethod
+    def from_torch_module(
+        native: Any, constructor_args: Any = (), constructor_kwargs: Any = None, instance_args: Any = (),
+        instance_kwargs: Any = None, *, check: bool = True, **options: Any,
+    ) -> Module:  # fmt: skip
+        """A `torch.nn.Module`, an instance or a class and the arguments of its constructor, as a Module that shares its state.
+
+        `instance_args` and `instance_kwargs` are what it is called with: a module that is built by its first call is built with
+        them, and the check runs on them. What `to_torch_module` made comes back as the class that it was.
+        """
+        given = constructor_args, constructor_kwargs, instance_args, instance_kwargs
+        return _converter("torch").from_native(native, *given, check=check, **options)
+
+    @staticmethod
+    def from_keras_module(
+        native: Any, constructor_args: Any = (), constructor_kwargs: Any = None, instance_args: Any = (),
+        instance_kwargs: Any = None, *, check: bool = True, **options: Any,
+    ) -> Module:  # fmt: skip
+        """A Keras layer or model as a Module that shares its variables. Arguments as for `from_torch_module`."""
+        given = constructor_args, constructor_kwargs, instance_args, instance_kwargs
+        return _converter("keras").from_native(native, *given, check=check, **options)
+
+    @staticmethod
+    def from_haiku_module(
+        native: Any, constructor_args: Any = (), constructor_kwargs: Any = None, instance_args: Any = (),
+        instance_kwargs: Any = None, *, check: bool = True, **options: Any,
+    ) -> Module:  # fmt: skip
+        """A Haiku module class, or a transformed function with `params_hk=` (and `state_hk=`), as a Module."""
+        given = constructor_args, constructor_kwargs, instance_args, instance_kwargs
+        return _converter("haiku").from_native(native, *given, check=check, **options)
+
+    @staticmethod
+    def from_flax_module(
+        native: Any, constructor_args: Any = (), constructor_kwargs: Any = None, instance_args: Any = (),
+        instance_kwargs: Any = None, *, check: bool = True, **options: Any,
+    ) -> Module:  # fmt: skip
+        """A `flax.nnx.Module` as a Module that shares its variables. Arguments as for `from_torch_module`."""
+        given = constructor_args, constructor_kwargs, instance_args, instance_kwargs
+        return _converter("flax").from_native(native, *given, check=check, **options)
+
+    # ---- copies and text -------------------------------------------------------------------------------------------------------
     def __getstate__(self) -> dict[str, Any]:
         meta = self._meta
         kept = {name: getattr(meta, name) for name in ("buffers", "plain", "frozen", "built", "options")}
@@ -380,6 +448,18 @@ class Module(metaclass=Construction):
 
     def __repr__(self) -> str:
         return printing.module_repr(self)
+
+
+def _converter(framework: str) -> Any:
+    package = {"haiku": "dm-haiku"}.get(framework, framework)
+    try:
+        return import_module(f"trellis.convert.{framework}")
+    except ModuleNotFoundError as error:
+        if str(error.name).startswith("trellis"):
+            raise
+        raise ImportError(
+            f"the converter of {framework} needs {error.name}, which is not installed; pip install {package}"
+        ) from error
 
 
 def _run(module: Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

@@ -45,7 +45,7 @@ KINDS.update({Array: ARRAY, list: SEQUENCE, tuple: SEQUENCE, dict: MAPPING, Cont
 class Meta:
     """What a Module knows about itself. Its copies share it."""
 
-    __slots__ = ("owner", "parent", "buffers", "plain", "frozen", "built", "options", "rets", "order", "__weakref__")
+    __slots__ = ("owner", "parent", "buffers", "plain", "frozen", "built", "options", "rets", "order", "link", "__weakref__")
 
     def __init__(self, owner: Any) -> None:
         self.owner = weakref.ref(owner)
@@ -57,6 +57,7 @@ class Meta:
         self.options: dict[str, Any] = {}
         self.rets: dict[str, list[Any]] = {}
         self.order: dict[str, Any] = {}
+        self.link: Any = None  # to a native module that holds the same arrays: `pull` reads them there, `push` puts them there
 
 
 def owner(module: Any) -> Any:
@@ -109,6 +110,8 @@ def _container(nodes: dict[str, Any]) -> Container:
 
 def _nodes_of_module(module: Any, buffers: bool, seen: set[int]) -> dict[str, Any]:
     meta = module._meta
+    if meta.link is not None and module._bound is None:
+        meta.link.pull()
     nodes: dict[str, Any] = {}
     for name, value in module.__dict__.items():
         kind = KINDS[type(value)]
@@ -219,13 +222,15 @@ class Binding:
         made = self.modules.get(id(module))
         if made is not None:
             return made
+        meta = module._meta
+        if meta.link is not None and module._bound is None:
+            meta.link.pull()
         made = object.__new__(type(module))
         attributes = made.__dict__
         attributes.update(module.__dict__)
         attributes["_bound"] = self
         self.modules[id(module)] = made
         self.pairs.append((module, made))
-        meta = module._meta
         used = used_buffers = 0
         for name, value in module.__dict__.items():
             kind = KINDS[type(value)]

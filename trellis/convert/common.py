@@ -1,0 +1,241 @@
+"""What the four converters share: a native module as a `tl.Module`, and a Module's state in native hands.
+
+Rules this file obeys:
+- A native module's arrays stand in a tree of `Node`s with the native names, so all that works on a Module works on it: `v`, `v=`,
+  buffers, freezing, saving, tracking, nesting. Its computation stays native.
+- The native module is never run on other arrays in place: a call with `v=` uses the framework's own pure form.
+- Native arrays and those of the tree are one state: what changes on one side is seen on the other, whoever changed it.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from trellis.array import Array
+from trellis.container import Container
+from trellis.nn import building
+from trellis.nn.border import _inside as inside, outside
+from trellis.nn.module import Module
+from trellis.nn.structure import gather, is_floating, modules
+
+
+class ConversionError(ValueError):
+    """A converted module that does not compute what the original does. A ValueError."""
+
+
+# ---- a native module as a Module -----------------------------------------------------------------------------------------------
+class Slot(NamedTuple):
+    """One array of a native module: its place, and how it is read and written there.
+
+    `get` returns the native array, the very same object as long as it is the same array. `put` takes a native array of the same
+    shape: it changes the array in place where it can, and raises if the native module cannot hold it. Both None: the array is
+    kept by the tree alone.
+    """
+
+    path: tuple[str, ...]
+    value: Any  # the native array, for the start
+    is_buffer: bool = False
+    is_frozen: bool = False
+    get: Callable[[], Any] | None = None
+    put: Callable[[Any], None] | None = None
+
+
+class Link:
+    """Keeps the arrays of a tree and those of its native module one state."""
+
+    def __init__(self, root: Any, slots: Sequence[Slot]) -> None:
+        self.slots = slots
+        self.parts: list[tuple[int, str]] = []  # of each Node: which one holds it, the root being 0, and the attribute
+        self.places: list[tuple[int, str]] = []  # of each slot: the Node, and the attribute
+        numbers: dict[tuple[str, ...], int] = {(): 0}
+        for slot in slots:
+            for end in range(1, len(slot.path)):
+                if slot.path[:end] not in numbers:
+                    numbers[slot.path[:end]] = len(numbers)
+                    self.parts.append((numbers[slot.path[: end - 1]], attribute_name(slot.path[end - 1])))
+            self.places.append((numbers[slot.path[:-1]], attribute_name(slot.path[-1])))
+        nodes = self.nodes(root)
+        self.held = [(nodes[part].__dict__, name, slot) for (part, name), slot in zip(self.places, slots) if slot.get is not None]
+
+    def nodes(self, root: Any) -> list[Any]:
+        """The root and its Nodes, made where they are missing; also of a copy of the tree that holds other arrays."""
+        found = [root]
+        for holder, name in self.parts:
+            node = found[holder].__dict__.get(name)
+            if node is None:
+                node = Node()
+                setattr(found[holder], name, node)
+            if not isinstance(node, Node):
+                raise ValueError(f"{root.framework}: {name[1:]!r} is both an array and a part of the native module; rename one")
+            found.append(node)
+        return found
+
+    def pull(self) -> None:
+        """Let the tree hold what the native module holds."""
+        made: dict[int, Array] = {}
+        for attributes, name, slot in self.held:
+            value = slot.get()  # type: ignore[misc]
+            if attributes[name]._data is not value:
+                attributes[name] = made.get(id(value)) or made.setdefault(id(value), Array(value))
+
+    def push(self) -> None:
+        """Let the native module hold what the tree holds; if it cannot, the tree is as it was."""
+        try:
+            for attributes, name, slot in self.held:
+                value = attributes[name]._data
+                if value is not slot.get():  # type: ignore[misc]
+                    slot.put(value)  # type: ignore[misc]
+        finally:
+            self.pull()
+
+
+class Node(Module):
+    """A part of a native module: it holds arrays and parts, and cannot be called."""
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        raise TypeError("this is a part of a native module and has no forward of its own; call the whole, or use its .native")
+
+
+class Foreign(Module):
+    """A native module as a Module. A subclass says what its arrays are and how it is called.
+
+    Attributes of its own have no leading underscore: those with one are the arrays and parts of the native module.
+    """
+
+    framework: str
+    native: Any
+    mode = True
+
+    def __init__(self, native: Any) -> None:
+        self.native = native  # Module's own __init__ would set the mode
+        self._connect()
+
+    # ---- what a subclass writes
+    def _slots(self) -> list[Slot]:
+        """Every array of `self.native`; two slots with one value share it."""
+        raise NotImplementedError
+
+    def _call_native(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Run `self.native` itself on native arguments; it may change its own state."""
+        raise NotImplementedError
+
+    def _call_pure(self, arrays: list[Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Mapping[int, Any]]:
+        """Run on these native arrays, one for each slot, and change nothing: the result, and slot index -> new buffer."""
+        raise NotImplementedError
+
+    def _native_mode(self, mode: bool | None) -> bool:
+        """Set the native module's mode, and return it; for those that have one."""
+        if mode is not None:
+            self.mode = mode
+        return self.mode
+
+    # ---- the same for all
+    @property
+    def training(self) -> bool:  # type: ignore[reportIncompatibleVariableOverride]
+        return self._native_mode(None)
+
+    @training.setter
+    def training(self, mode: bool) -> None:
+        if "native" in self.__dict__:
+            self._native_mode(bool(mode))
+
+    def _connect(self) -> None:
+        """Make the tree of the native arrays, or take over the one that is there, as after a copy."""
+        link = Link(self, self._slots())
+        nodes, arrays = link.nodes(self), {}
+        for (part, name), slot in zip(link.places, link.slots):
+            node, array = nodes[part], arrays.setdefault(id(slot.value), Array(slot.value))
+            if isinstance(node.__dict__.get(name), Node):
+                raise ValueError(f"{self.framework}: {'/'.join(slot.path)!r} is both an array and a part; rename one")
+            object.__setattr__(node, name, array)
+            if slot.is_buffer or not is_floating(array):
+                node._meta.buffers.add(name)
+            if slot.is_frozen:
+                node._meta.frozen.add(name)
+        self._meta.link = link
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        args, kwargs = outside(args), outside(kwargs)
+        if self._bound is None:
+            return inside(self._call_native(args, kwargs), [])
+        link = self._meta.link
+        nodes = link.nodes(self)
+        result, changed = self._call_pure([nodes[part].__dict__[name]._data for part, name in link.places], args, kwargs)
+        for index, value in changed.items():
+            part, name = link.places[index]
+            setattr(nodes[part], name, Array(value))
+        return inside(result, [])
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)
+        self._connect()
+
+    def _repr_arguments(self) -> str:
+        return type(self.native).__name__
+
+
+def attribute_name(key: str) -> str:
+    """The attribute of a Node that stands for a native name: with an underscore, unless Module has that one itself."""
+    if not isinstance(key, str) or not key or "/" in key:
+        raise ValueError(f"{key!r} cannot be part of a path in v; names must be strings without '/'")
+    for name in (f"_{key}", key):
+        if not hasattr(Foreign, name) and name not in ("_meta", "framework", "native"):
+            return name
+    raise ValueError(f"{key!r} is a name of tl.Module's own and cannot name a native array or part; rename it")
+
+
+def instance_of(
+    owner: str, native: Any, kind: type | tuple[type, ...], what: str, args: Sequence[Any], kwargs: Mapping[str, Any] | None
+) -> Any:
+    """The instance itself, or one made of a class with the arguments of its constructor."""
+    if isinstance(native, type) and issubclass(native, kind):
+        try:
+            return native(*args, **(kwargs or {}))
+        except TypeError as error:
+            raise TypeError(
+                f"{owner}: {native.__name__} could not be made: {error}; give what its constructor needs as constructor_args= "
+                f"and constructor_kwargs="
+            ) from error
+    if not isinstance(native, kind):
+        given = f"the class {native.__name__}" if isinstance(native, type) else f"a {type(native).__name__}"
+        raise TypeError(f"{owner}: expected {what}, class or instance, got {given}")
+    if args or kwargs:
+        raise TypeError(f"{owner}: constructor_args and constructor_kwargs are for a class; native is a {type(native).__name__}")
+    return native
+
+
+# ---- a Module in native hands --------------------------------------------------------------------------------------------------
+def skeleton(model: Module, backend: str, owner: str) -> Module:
+    """A copy of a model on a backend, for a native module to run on native arrays. It draws by no seeds of its own.
+
+    The random state of the model stays in the options of its layers, under "kept_draws": `original` gives it back.
+    """
+    if not model.built:
+        raise RuntimeError(f"{owner}: {type(model).__name__} is not built; call it once, or model.build()")
+    made = copy.deepcopy(model)
+    for _, one, _ in modules(made):
+        draws = one._meta.options.pop("draws", None)
+        if draws is not None:
+            one._meta.options["kept_draws"] = draws
+    building.bring(made, backend, None, None)
+    return made
+
+
+def original(made: Module, v: Mapping[str, Any], buffers: Mapping[str, Any]) -> Module:
+    """A Module of the original class with these values (path -> native array), which are copied."""
+    model = copy.deepcopy(made)
+    for _, one, _ in modules(model):
+        draws = one._meta.options.pop("kept_draws", None)
+        if draws is not None:
+            one._meta.options["draws"] = draws
+    for values, is_buffer in ((v, False), (buffers, True)):
+        copies = {path: Array(x).__copy__() for path, x in values.items()}
+        building.give(model, Container.from_flat_dict(copies), buffers=is_buffer, name="buffers" if is_buffer else "v")
+    return model
+
+
+def native_state(module: Module, *, buffers: bool = False) -> dict[str, Any]:
+    """Path -> native array, of the parameters or the buffers."""
+    return {path: x._data for path, x in gather(module, buffers).to_flat_dict().items()}
