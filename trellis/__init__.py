@@ -61,6 +61,7 @@ if _TYPE_CHECKING:
     from trellis.nn import *
     from trellis.optim import *
     from trellis.schedules import *
+    from trellis.training import *
 
 __version__ = "0.1.0"
 newaxis = None
@@ -68,10 +69,10 @@ API_VERSIONS = ("2021.12", "2022.12", "2023.12", "2024.12", "2025.12")
 
 
 def __getattr__(name: str) -> _Any:
-    """Modules, optimizers and schedules, imported when the first is asked for: arrays alone do not need them."""
+    """Modules, optimizers, schedules and training, imported when the first is asked for: arrays alone do not need them."""
     if name.startswith("__"):
         raise AttributeError(f"module 'trellis' has no attribute {name!r}")
-    for module in ("trellis.optim", "trellis.schedules", "trellis.nn"):
+    for module in ("trellis.optim", "trellis.schedules", "trellis.nn", "trellis.training"):
         part = _import_module(module)
         globals().update({public: getattr(part, public) for public in part.__all__})
         if name in globals():

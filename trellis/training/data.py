@@ -1,0 +1,223 @@
+"""What a training takes its batches from: arrays, any iterable of batches, or a function of the epoch that gives one.
+
+A batch is what the model is called with, or a tuple of that and what the loss gets beside the model's result: `(x, y)`. The model
+takes a tuple as several arguments and a dict as keywords.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from trellis import dtypes, tree
+from trellis.array import Array
+from trellis.container import Container
+from trellis.dispatch import interpreters, load
+from trellis.keys import Key, fold_in
+from trellis.ops.conversion import is_array, native_array
+from trellis.ops.indexing import take
+from trellis.ops.random import permutation
+
+ORDER = 0x6F72646572  # keeps the keys of orders apart from those of steps
+
+
+class Batches:
+    """Batches of arrays that belong together, row by row, in a new order each time they are iterated.
+
+    `arrays` is an array or a nest of them: `(x, y)`. The order follows from `seed` and the epoch alone, so it is the same for
+    every framework; `epoch(n)` gives the batches of one epoch. What you pass is what you get, in pieces.
+
+    >>> import numpy as np, trellis as tl
+    >>> batches = tl.Batches((np.arange(5), np.arange(5) ** 2), batch_size=2, seed=0)
+    >>> len(batches), [x.tolist() for x, y in batches]
+    (3, [[3, 1], [0, 2], [4]])
+    """
+
+    def __init__(
+        self, arrays: Any, batch_size: int = 32, *, shuffle: bool = True, seed: int | Key = 0, drop_last: bool = False
+    ) -> None:
+        positive("Batches", "batch_size", batch_size)
+        found = tree.leaves_with_paths(arrays)
+        for path, x in found:
+            if not is_array(x):
+                raise TypeError(f"Batches: arrays holds a {type(x).__name__} at {path!r}; make it an array, e.g. with np.asarray")
+            if not x.shape:
+                raise ValueError(f"Batches: the array at {path!r} has no axis to take batches from")
+        rows = {path: x.shape[0] for path, x in found}
+        if len(set(rows.values())) > 1:
+            raise ValueError(f"Batches: the arrays have different numbers of rows: {rows}")
+        self.arrays, self.batch_size, self.shuffle, self.drop_last = arrays, batch_size, shuffle, drop_last
+        self.rows = next(iter(rows.values()), 0)
+        self.key = fold_in(seed, ORDER)
+        self.started = 0
+        if not len(self):
+            raise ValueError(f"Batches: {self.rows} rows make no batch of {batch_size}")
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """What the batches of an epoch follow from, but for the arrays themselves."""
+        return {"rows": self.rows, "batch_size": self.batch_size, "shuffle": self.shuffle, "drop_last": self.drop_last}
+
+    def __len__(self) -> int:
+        return self.rows // self.batch_size if self.drop_last else math.ceil(self.rows / self.batch_size)
+
+    def __iter__(self) -> Iterator[Any]:
+        self.started += 1
+        return self.epoch(self.started - 1)
+
+    def epoch(self, number: int, start: int = 0) -> Iterator[Any]:
+        """The batches of an epoch, counted from 0; from batch `start` on."""
+        order = _plain(permutation(self.rows, seed=fold_in(self.key, number), backend="numpy")) if self.shuffle else None
+        for first in range(start * self.batch_size, len(self) * self.batch_size, self.batch_size):
+            rows = slice(first, first + self.batch_size)
+            yield tree.map(lambda x, rows=rows: _rows(x, rows, order), self.arrays)
+
+    def first(self) -> Any:
+        """A batch, to look at."""
+        return next(self.epoch(0))
+
+    def state(self) -> dict[str, Any]:
+        return {}  # all that is random follows from the seed
+
+    def set_state(self, state: Any) -> None: ...
+
+
+def _rows(x: Any, rows: slice, order: Any) -> Any:
+    if order is None:
+        return x[rows] if isinstance(x, (Array, np.ndarray)) else _plain(Array(x)[rows])
+    data = _plain(x)
+    if isinstance(data, np.ndarray):
+        return Array(data[order[rows]]) if isinstance(x, Array) else data[order[rows]]
+    chosen = interpreters[type(data)].constant(order[rows], like=data)
+    return take(x, Array(chosen) if isinstance(x, Array) else chosen, axis=0)
+
+
+def _plain(x: Any) -> Any:
+    return x._data if isinstance(x, Array) else x
+
+
+class Iterables:
+    """Batches that something else makes: an iterable, an iterator, or a function from the epoch to one."""
+
+    def __init__(self, data: Any, steps: int | None) -> None:
+        self.data, self.steps, self.taken = data, steps, 0
+        self.once: Any = data if isinstance(data, Iterator) else None
+        self.settings = {"steps_per_epoch": steps}
+
+    def __len__(self) -> int:
+        """The number of batches of an epoch; 0 if that is not known."""
+        try:
+            size = len(self.data) if self.once is None else 0
+        except TypeError:  # also what a DataLoader or tf.data raises that does not know
+            size = 0
+        return min(size or self.steps, self.steps) if self.steps else size
+
+    def epoch(self, number: int, start: int = 0) -> Iterator[Any]:
+        if self.once is None:
+            made = self.data if isinstance(self.data, Iterable) else self.data(number)
+            return itertools.islice(made, start, self.steps)
+        if self.steps is None and self.taken:
+            raise ValueError(
+                f"data is a {type(self.data).__name__}, which can be iterated once only, but there is more than one epoch; give "
+                "something that can be iterated again (a list, a function of the epoch), or say steps_per_epoch"
+            )
+        before = 0 if self.taken or self.steps is None else number * self.steps  # of a training that goes on: passed over
+        self.taken += 1
+        return itertools.islice(self.once, before + start, None if self.steps is None else before + self.steps)
+
+    def first(self) -> Any:
+        """A batch, to look at: of an iterator it is given out again."""
+        batch = next(iter(self.data(0) if not isinstance(self.data, Iterable) else self.data), None)
+        if self.once is not None:
+            self.once = itertools.chain([batch], self.once)
+        return batch
+
+    def generators(self) -> list[Any]:
+        """The random generators of a torch DataLoader: their state when an epoch begins decides about its order."""
+        if not any(base.__module__.startswith("torch.utils.data") for base in type(self.data).__mro__):
+            return []
+        own = [getattr(self.data, "generator", None), getattr(self.data.sampler, "generator", None)]
+        return [*[g for g in own if g is not None], sys.modules["torch"].default_generator]
+
+    def state(self) -> dict[str, Any]:
+        """The random state, as arrays of bytes."""
+        return {str(i): np.array(g.get_state()) for i, g in enumerate(self.generators())}
+
+    def set_state(self, state: Mapping[str, Any]) -> None:
+        for i, generator in enumerate(self.generators()):
+            generator.set_state(native_array(state[str(i)], None, None, True, "torch"))
+
+
+Source = Batches | Iterables
+
+
+def source(data: Any, steps: int | None = None, **options: Any) -> Source:
+    """Where the batches come from. A tuple, an array or a Container are arrays; anything that can be iterated gives batches."""
+    if isinstance(data, Batches):
+        return data
+    if is_array(data) or isinstance(data, (tuple, Container)):
+        return Batches(data, **options)
+    if isinstance(data, list) and data and is_array(data[0]):
+        raise TypeError("data is a list of arrays; give arrays that belong together as a tuple, (x, y), or a list of batches")
+    if isinstance(data, (str, bytes, Mapping)) or not (isinstance(data, Iterable) or callable(data)):
+        raise TypeError(
+            f"data is a {type(data).__name__}; expected a tuple of arrays such as (x, y), an iterable of batches, or a function "
+            "of the epoch that returns one"
+        )
+    if steps is not None:
+        positive("fit", "steps_per_epoch", steps)
+    return Iterables(data, steps)
+
+
+def positive(name: str, argument: str, value: Any, least: int = 1) -> None:
+    if not isinstance(value, int) or isinstance(value, bool) or value < least:
+        raise ValueError(f"{name}: {argument}={value!r} must be a whole number, {least} or more")
+
+
+class Batch(NamedTuple):
+    """A batch where the model is: arguments of the model, what else the loss gets, and the number of rows."""
+
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    targets: tuple[Any, ...]
+    rows: int
+
+
+class Place:
+    """The framework, the device and the dtype of a model: floating-point data are cast to it."""
+
+    def __init__(self, v: Container) -> None:
+        first: Any = _plain(next(iter(tree.leaves(v))))
+        self.backend = load(interpreters[type(first)].name)
+        self.device, self.dtype = self.backend.device_of(first), self.backend.dtype_of(first)
+
+    def bring(self, batch: Any) -> Batch:
+        if isinstance(batch, Mapping) and not isinstance(batch, Container):
+            raise TypeError(
+                f"a batch is a dict of {list(batch)}; expected (inputs, targets). Map it first: "
+                "((batch['x'], batch['y']) for batch in data)"
+            )
+        inputs, *targets = batch if isinstance(batch, (tuple, list)) else (batch,)
+        brought, targets = tree.map(self._array, (inputs, tuple(targets)))
+        leaves = tree.leaves(brought)
+        if not leaves or not leaves[0].shape:
+            raise ValueError(f"a batch holds no array with rows for the model; it is a {type(batch).__name__}")
+        kwargs = dict(brought) if isinstance(inputs, dict) else {}
+        args = () if kwargs else tuple(brought) if isinstance(inputs, (tuple, list)) else (brought,)
+        return Batch(args, kwargs, targets, leaves[0].shape[0])
+
+    def _array(self, x: Any) -> Array:
+        data = _plain(x)
+        own = interpreters[type(data)].dtype_of(data) if is_array(data) else None
+        dtype = self.dtype if own is not None and own.kind == "f" else self._whole(data, own)
+        return Array(native_array(data, dtype, self.device, None, self.backend.name))
+
+    def _whole(self, data: Any, own: dtypes.DType | None) -> dtypes.DType | None:
+        """int32 for the int64 of NumPy where the framework has it only and the numbers fit: labels need no warning."""
+        narrow = isinstance(data, np.ndarray) and own is dtypes.int64 and self.backend.default_int() is dtypes.int32
+        return dtypes.int32 if narrow and data.size and data.min() >= -(2**31) and data.max() < 2**31 else None

@@ -1,0 +1,83 @@
+"""How far a training is: a bar that is drawn over again on a terminal, else plain lines."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Mapping
+from typing import Any
+
+_LINE_EVERY = 30.0  # seconds between lines inside an epoch, where there is no terminal
+_DRAW_EVERY = 0.1
+
+
+def duration(seconds: float) -> str:
+    """
+    >>> duration(7), duration(75), duration(3700)
+    ('0:07', '1:15', '1:01:40')
+    """
+    minutes, rest = divmod(int(seconds + 0.5), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
+
+
+def numbers(values: Mapping[str, Any]) -> str:
+    return "  ".join(f"{name} {value:.4f}" if abs(value) >= 1e-3 else f"{name} {value:.2e}" for name, value in values.items())
+
+
+class Progress:
+    """Shows epochs and steps on a stream. `steps` is how many an epoch has, 0 if not known."""
+
+    def __init__(self, stream: Any, epochs: int, steps: int, done: int = 0) -> None:
+        self.stream = sys.stdout if stream is True else stream
+        self.epochs, self.steps = epochs, steps
+        self.terminal = bool(getattr(self.stream, "isatty", lambda: False)())
+        self.first, self.begun = done, time.monotonic()
+        self.width, self.drawn, self.timed = 0, self.begun, False
+
+    def left(self, done: int) -> float | None:
+        """Seconds until all epochs are done, by the pace so far; the first step, which compiles, does not count."""
+        passed = done - self.first
+        if not self.steps or passed < 1:
+            return None
+        return (self.epochs * self.steps - done) * (time.monotonic() - self.begun) / passed
+
+    def step(self, epoch: int, position: int, done: int, values: Mapping[str, float]) -> None:
+        """After a step: `done` of all steps, `position` of the epoch's."""
+        now = time.monotonic()
+        if not self.timed:
+            self.timed, self.first, self.begun = True, done, now
+        if now - self.drawn < (_DRAW_EVERY if self.terminal else _LINE_EVERY):
+            return
+        self.drawn = now
+        left = self.left(done)
+        parts = [f"epoch {epoch}/{self.epochs}", self._bar(position), numbers(values), f"{duration(left)} left" if left else ""]
+        self._show("  ".join(part for part in parts if part), end=not self.terminal)
+
+    def _bar(self, position: int) -> str:
+        if not self.steps:
+            return f"{position} steps"
+        full = 20 * position // self.steps
+        return f"{'█' * full}{'░' * (20 - full)} {position}/{self.steps}" if self.terminal else f"{position}/{self.steps}"
+
+    def epoch(self, row: Mapping[str, Any]) -> None:
+        """After an epoch: a line that stays."""
+        values = {name: value for name, value in row.items() if name not in ("epoch", "seconds")}
+        self._show(f"epoch {row['epoch']}/{self.epochs}  {numbers(values)}  {row['seconds']:.1f} s", end=True)
+
+    def note(self, text: str) -> None:
+        self._show(text, end=True)
+
+    def _show(self, text: str, end: bool) -> None:
+        if not self.terminal:
+            self.stream.write(text + "\n")
+        else:
+            self.stream.write("\r" + text + " " * max(self.width - len(text), 0) + ("\n" if end else ""))
+            self.width = 0 if end else len(text)
+        self.stream.flush()
+
+    def close(self) -> None:
+        """Leave the line of the bar, after an error too."""
+        if self.width:
+            self.stream.write("\n")
+            self.width = 0

@@ -1,0 +1,221 @@
+"""One step of a training, and of an evaluation: functions of arrays only, compiled where the framework gains by it."""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+from trellis import dtypes, tree
+from trellis.array import Array
+from trellis.container import Container
+from trellis.control import compile as compiled
+from trellis.keys import Key
+from trellis.nn.building import Stream
+from trellis.nn.functional import functional_call
+from trellis.nn.module import Module, _run
+from trellis.nn.structure import Binding, modules
+from trellis.nn.tracking import Tracker
+from trellis.ops.comparison import isfinite
+from trellis.ops.conversion import astype
+from trellis.ops.reduction import all as all_of, mean
+from trellis.ops.searching import argmax
+from trellis.training.data import Batch, Place
+from trellis.transforms import value_and_grad
+
+Metrics = Mapping[str, Callable[..., Any]]
+
+
+class NonFiniteLoss(FloatingPointError):
+    """The loss, or a parameter, is NaN or infinite; the message says since which step, and where first."""
+
+
+class Moment(NamedTuple):
+    """What a step began with. The last two are kept, to find out where numbers stopped being finite."""
+
+    v: Container
+    buffers: Container
+    key: Key
+    batch: Batch
+
+
+class Steps:
+    """The steps for one model, loss, optimizer and set of metrics.
+
+    The compiled step takes a learning rate that is a number as an argument, so that it may be changed between steps.
+    """
+
+    def __init__(self, model: Module, loss: Any, optimizer: Any, metrics: Metrics, place: Place, compile: bool | None) -> None:
+        self.model, self.loss, self.optimizer, self.metrics, self.place = model, loss, optimizer, metrics, place
+        if compile is None:
+            compile = place.backend.name != "torch"  # whose compiler takes longer than many a training
+        self.compiles = compile and place.backend.compiles([])
+        self._train = compiled(self._advance)
+        self._measure = compiled(self._evaluate) if self.compiles else self._evaluate
+
+    # ---- training --------------------------------------------------------------------------------------------------------------
+    def train(self, moment: Moment, state: Any) -> tuple[Container, Container, Any, float, dict[str, float]]:
+        """New parameters, buffers and state of the optimizer, the loss and the metrics."""
+        if self.compiles:
+            rate = _rate_of(self.optimizer)
+            if rate is not None:
+                wide = dtypes.float64 if self.place.dtype is dtypes.float64 else dtypes.float32
+                rate = Array(self.place.backend.full(shape=(), fill_value=rate, dtype=wide, device=self.place.device))
+            v, buffers, state, loss, measured = self._train(*moment[:3], moment.batch[:3], state, rate)
+        else:
+            (loss, (outputs, buffers)), grads = self.gradients(moment)
+            v = self.optimizer.step(moment.v, grads)
+            measured = self._metrics(outputs, moment.batch.targets)
+        return v, buffers, state, float(loss), {name: float(value) for name, value in measured.items()}
+
+    def _advance(self, v: Any, buffers: Any, key: Any, batch: Any, state: Any, rate: Any) -> tuple[Any, ...]:
+        (loss, (outputs, buffers)), grads = self.gradients(Moment(v, buffers, key, Batch(*batch, 0)))
+        v, state = _at_rate(self.optimizer, rate).update(v, grads, state)
+        return v, buffers, state, loss, self._metrics(outputs, batch[2])
+
+    def gradients(self, moment: Moment) -> Any:
+        _, buffers, key, (args, kwargs, targets, _) = moment
+
+        def loss(v: Any) -> tuple[Any, Any]:
+            outputs, after = functional_call(self.model, v, buffers, *args, seed=key, **kwargs)
+            return self.loss(outputs, *targets), (outputs if self.metrics else None, after)
+
+        return value_and_grad(loss, has_aux=True)(moment.v)
+
+    # ---- evaluation ------------------------------------------------------------------------------------------------------------
+    def evaluate(self, v: Any, buffers: Any, batches: Iterable[Any]) -> dict[str, float]:
+        """Means of the loss and the metrics over all rows, with the model in evaluation mode."""
+        means = Means()
+        with mode(self.model, False):
+            for batch in map(self.place.bring, batches):
+                loss, measured = self._measure(v, buffers, batch[:3])
+                means.add(batch.rows, {"loss": float(loss)} | {name: float(value) for name, value in measured.items()})
+        return means.values()
+
+    def _evaluate(self, v: Any, buffers: Any, batch: Any) -> tuple[Any, Any]:
+        args, kwargs, targets = batch
+        outputs, _ = functional_call(self.model, v, buffers, *args, **kwargs)
+        return self.loss(outputs, *targets), self._metrics(outputs, targets)
+
+    def _metrics(self, outputs: Any, targets: Any) -> dict[str, Any]:
+        return {name: _average(metric(outputs, *targets)) for name, metric in self.metrics.items()}
+
+    # ---- what went wrong -------------------------------------------------------------------------------------------------------
+    def explain_loss(self, moment: Moment, before: Moment | None) -> str:
+        """Where numbers stopped being finite, if the loss of the step that began with `moment` is not."""
+        if wrong := non_finite(moment.v):
+            since = "was not finite before" if before is None else f"is not since the step before, where {self._cause(before)}"
+            return f"the parameter {_some(wrong)} {since}"
+        if non_finite((moment.batch.args, moment.batch.kwargs, moment.batch.targets)):
+            return "the batch itself holds NaN or infinity"
+        layer, spoilt = self._first_layer(moment), non_finite(self.gradients(moment)[1])
+        where = f"the result of layer {layer!r} is the first that is not" if layer else "so are the results of the layers"
+        return f"the parameters were finite, {where}" + (f", and the gradient of {_some(spoilt)} is not" if spoilt else "")
+
+    def explain_parameters(self, v: Any, before: Moment | None) -> str:
+        """The same, if the loss is finite, but the parameters after the step are not."""
+        cause = "" if before is None else f": {self._cause(before)}"
+        return f"the parameter {_some(non_finite(v))} is not finite after it{cause}"
+
+    def _cause(self, moment: Moment) -> str:
+        spoilt = non_finite(self.gradients(moment)[1])
+        return f"the gradient of {_some(spoilt)} was not" if spoilt else "its gradient was finite, but the update was too large"
+
+    def _first_layer(self, moment: Moment) -> str:
+        """The path of the first layer, in the order of calls, whose result is not finite."""
+        binding = Binding(constant=True, stream=Stream(moment.key))
+        try:
+            copied = self.model._copy(binding, moment.v, moment.buffers)
+            paths = {id(one): path for path, one, depth in modules(self.model) if depth}
+            tracker = binding.tracker = Tracker({id(made): paths[id(own)] for own, made in binding.pairs if id(own) in paths})
+            _run(copied, moment.batch.args, moment.batch.kwargs)
+            return next((path for path, results in tracker.rets.items() if non_finite(results)), "")
+        finally:
+            binding.release()
+
+
+def _rate_of(optimizer: Any) -> float | None:
+    optimizer = getattr(optimizer, "optimizer", optimizer)  # of `tl.accumulate`
+    rate = getattr(optimizer, "lr", None)
+    return rate if isinstance(rate, (int, float)) else None
+
+
+def _at_rate(optimizer: Any, rate: Any) -> Any:
+    """A copy of the optimizer whose learning rate is an array."""
+    if rate is None:
+        return optimizer
+    made = copy.copy(optimizer)
+    if hasattr(made, "optimizer"):
+        made.optimizer = _at_rate(made.optimizer, rate)
+    else:
+        made.lr = lambda step: rate
+    return made
+
+
+def _average(x: Any) -> Any:
+    x = x if isinstance(x, Array) else Array(x)
+    return mean(x if x.dtype.kind == "f" else astype(x, dtypes.float32))
+
+
+def _some(paths: list[str]) -> str:
+    return repr(paths[0]) + (f" (and {len(paths) - 1} more)" if len(paths) > 1 else "")
+
+
+def non_finite(nest: Any) -> list[str]:
+    """The paths of the floating-point arrays with NaN or infinity in them."""
+    arrays = [(path, x) for path, x in tree.leaves_with_paths(nest) if isinstance(x, Array) and x.dtype.kind == "f"]
+    return [path for path, x in arrays if not bool(all_of(isfinite(x)))]
+
+
+@contextlib.contextmanager
+def mode(model: Module, training: bool | None) -> Iterator[None]:
+    """A block in which all layers of a Module are in a mode, or each in its own for None; then each has its own again."""
+    before = [(one, one.training) for _, one, _ in modules(model)]
+    try:
+        for one, own in before:
+            one.training = own if training is None else training
+        yield
+    finally:
+        for one, own in before:
+            one.training = own
+
+
+class Means:
+    """Means over the rows of batches."""
+
+    def __init__(self, rows: int = 0, sums: Mapping[str, float] | None = None) -> None:
+        self.rows, self.sums = rows, dict(sums or {})
+
+    def add(self, rows: int, values: Mapping[str, float]) -> None:
+        self.rows += rows
+        for name, value in values.items():
+            self.sums[name] = self.sums.get(name, 0.0) + value * rows
+
+    def values(self) -> dict[str, float]:
+        return {name: total / self.rows for name, total in self.sums.items()}
+
+
+# ---- metrics -------------------------------------------------------------------------------------------------------------------
+def accuracy(outputs: Any, targets: Any) -> Any:
+    """Where the largest of the last axis is the class in `targets`, or the largest there if these have that axis too."""
+    chosen = argmax(outputs, axis=-1)
+    wanted = argmax(targets, axis=-1) if targets.ndim == outputs.ndim else targets
+    return chosen == astype(wanted, chosen.dtype, copy=False)
+
+
+def named_metrics(metrics: Any) -> dict[str, Callable[..., Any]]:
+    """Metrics by name: of a dict, or of functions, or names of known ones."""
+    if isinstance(metrics, Mapping):
+        found = dict(metrics)
+    else:
+        several = [metrics] if isinstance(metrics, str) or callable(metrics) else list(metrics or ())
+        found = {one if isinstance(one, str) else getattr(one, "__name__", type(one).__name__): one for one in several}
+    for name, metric in list(found.items()):
+        if metric == "accuracy":
+            found[name] = accuracy
+        elif not callable(metric):
+            raise ValueError(f"fit: the metric {metric!r} is unknown; give 'accuracy', or a function of the outputs and targets")
+        if name in ("loss", "epoch", "seconds") or not name.isprintable():
+            raise ValueError(f"fit: a metric cannot have the name {name!r}; give it another as {{name: function}}")
+    return found

@@ -1,0 +1,270 @@
+"""`tl.Trainer`: the loop over epochs and batches, around one compiled step."""
+
+from __future__ import annotations
+
+import math
+import os
+import time
+from typing import Any
+
+from trellis.container import Container
+from trellis.keys import Key, fold_in
+from trellis.nn import building
+from trellis.nn.module import Module
+from trellis.nn.structure import modules
+from trellis.optim.engine import Optimizer, fitted
+from trellis.training.callbacks import Callback, Checkpoint, as_callbacks
+from trellis.training.data import Place, Source, positive, source
+from trellis.training.history import History
+from trellis.training.progress import Progress
+from trellis.training.steps import Means, Moment, NonFiniteLoss, Steps, mode, named_metrics, non_finite
+
+
+class Run:
+    """A training that is going on: what callbacks see.
+
+    `model` and `optimizer` are behind until `sync()`; `v` and `buffers` are as of the last step. `epoch` and `step` count what is
+    done, `position` the steps of the current epoch; `loss` is that of the last step. `stop(reason)` ends it after this step.
+    """
+
+    def __init__(self, steps: Steps, data: Source, epochs: int, callbacks: list[Callback], settings: dict[str, Any]) -> None:
+        self.steps, self.data, self.epochs, self.callbacks, self.settings = steps, data, epochs, callbacks, settings
+        self.model, self.optimizer = steps.model, steps.optimizer
+        self.history = History()
+        self.epoch = self.step = self.position = 0
+        self.loss = math.nan
+        self.means = Means()
+        self.seconds = 0.0
+        self.key = Key(settings["seed"])
+        self.moment: Moment | None = None
+        self._began_with: dict[str, Any] = {}
+        self._take_over()
+
+    def _take_over(self) -> None:
+        self.v, self.buffers = self.model.trainable_v, self.model.buffers
+        self.state: Any = None
+        if self.steps.compiles:
+            first = self.optimizer.init(self.v)
+            known = self.optimizer.state
+            self.state = fitted("fit: the optimizer", known, first) if len(known) else first
+
+    def stop(self, reason: str = "stopped by a callback") -> None:
+        self.history.stopped = reason
+
+    def sync(self) -> None:
+        """Put the parameters, buffers and state of now into the model and the optimizer."""
+        building.give(self.model, self.v, partial=bool(self.model.frozen))
+        building.give(self.model, self.buffers, buffers=True, name="buffers")
+        if self.state is not None:
+            self.optimizer.set_state(self.state)
+
+    def give(self, v: Any, buffers: Any) -> None:
+        """Go on with other parameters and buffers."""
+        self.v, self.buffers = fitted("v", v, self.v), fitted("buffers", buffers, self.buffers)
+
+    # ---- checkpoints -----------------------------------------------------------------------------------------------------------
+    def data_state(self) -> dict[str, Any]:
+        """The random state that the order of the current epoch began with."""
+        return self._began_with if self.position else self.data.state()
+
+    def restore(self, about: dict[str, Any], model: Any, optimizer: Any, losses: list[float], data: Any) -> None:
+        """Go on where a checkpoint was written."""
+        self.model.set_state(model)
+        self.optimizer.set_state(optimizer)
+        if len(data):
+            self.data.set_state(data)
+        self.epoch, self.position, self.step = about["epoch"], about["position"], about["step"]
+        self.means = Means(about["rows"], about["sums"])
+        self.history = History(about["history"], losses, about["stopped"])
+        self._take_over()
+
+    # ---- the loop --------------------------------------------------------------------------------------------------------------
+    def train_epoch(self, checkpoint: Checkpoint | None, progress: Progress | None) -> bool:
+        """The rest of the current epoch; whether it was not stopped inside."""
+        begun = time.monotonic()
+        self._began_with = self.data.state()  # in the midst of an epoch only after `restore`, which has just set it
+        for batch in self.data.epoch(self.epoch, self.position):
+            self._one_step(batch)
+            if progress:
+                progress.step(self.epoch + 1, self.position, self.step, self.means.values())
+            for callback in self.callbacks:
+                callback.on_step(self)
+            if checkpoint is not None:
+                checkpoint.after_step(self)
+            if self.history.stopped:
+                return False
+        if not self.position:
+            raise ValueError(f"fit: data gave no batch in epoch {self.epoch + 1}")
+        self.check()
+        self.seconds = time.monotonic() - begun
+        return True
+
+    def _one_step(self, batch: Any) -> None:
+        moment = Moment(self.v, self.buffers, fold_in(self.key, self.step), self.steps.place.bring(batch))
+        v, buffers, state, loss, measured = self.steps.train(moment, self.state)
+        if not math.isfinite(loss):
+            self._fail(f"step {self.step + 1}: the loss is {loss}; {self.steps.explain_loss(moment, self.moment)}")
+        self.v, self.buffers, self.state, self.loss, self.moment = v, buffers, state, loss, moment
+        self.step += 1
+        self.position += 1
+        self.history.losses.append(loss)
+        self.means.add(moment.batch.rows, {"loss": loss, **measured})
+
+    def check(self) -> None:
+        """Raise an error if the last step left a parameter that is not finite."""
+        if non_finite(self.v):
+            self._fail(f"step {self.step}: {self.steps.explain_parameters(self.v, self.moment)}")
+
+    def _fail(self, what: str) -> None:
+        if self.moment is not None and non_finite(self.v):
+            self.v, self.buffers = self.moment.v, self.moment.buffers
+        raise NonFiniteLoss(f"fit: epoch {self.epoch + 1}, {what}. The model keeps its last finite parameters")
+
+    def finish_epoch(self, validation: Source | None) -> dict[str, Any]:
+        row = {"epoch": self.epoch + 1, **self.means.values()}
+        if validation is not None:
+            begun = time.monotonic()
+            found = self.steps.evaluate(self.v, self.buffers, validation.epoch(0))
+            row |= {f"validation_{name}": value for name, value in found.items()}
+            self.seconds += time.monotonic() - begun
+        row["seconds"] = round(self.seconds, 3)
+        self.history.rows.append(row)
+        self.epoch, self.position, self.means = self.epoch + 1, 0, Means()
+        return row
+
+
+class Trainer:
+    """Trains models: the same lines on every framework, by one compiled step where the framework compiles.
+
+    - `seed`: what the order of the data, Dropout and the like follow from; equal seeds give equal trainings on every framework.
+    - `compile`: whether the step is compiled; None compiles on JAX and TensorFlow, and not on torch.
+    - `progress`: a bar on a terminal, else lines; True for the standard output, or a stream, or False.
+
+    >>> import numpy as np, trellis as tl
+    >>> x = np.random.default_rng(0).normal(size=(64, 3)).astype(np.float32)
+    >>> y = (x.sum(1) > 0).astype(np.int64)
+    >>> model = tl.Sequential(tl.Linear(3, 16, seed=0), tl.ReLU(), tl.Linear(16, 2, seed=1))
+    >>> trainer = tl.Trainer(progress=False)
+    >>> history = trainer.fit(model, (x, y), tl.cross_entropy, tl.Adam(0.01), epochs=20, metrics="accuracy", batch_size=16)
+    >>> history["loss"][0] > history["loss"][-1], history["accuracy"][-1] > 0.9
+    (True, True)
+    """
+
+    def __init__(self, *, seed: int = 0, compile: bool | None = None, progress: Any = True) -> None:
+        if not isinstance(seed, int) or isinstance(seed, bool):
+            raise TypeError(f"Trainer: seed={seed!r} must be a whole number")
+        self.seed, self.compile, self.progress = seed, compile, progress
+
+    def fit(
+        self, model: Module, data: Any, loss: Any, optimizer: Any, epochs: int = 1, metrics: Any = None, callbacks: Any = (),
+        validation: Any = None, *, batch_size: int = 32, shuffle: bool = True, drop_last: bool = False,
+        steps_per_epoch: int | None = None, checkpoint: Any = None, resume: bool = False,
+    ) -> History:  # fmt: skip
+        """Train `model` in place by `optimizer`, and return what was measured.
+
+        - `data`: a tuple of arrays, `(x, y)`, from which batches of `batch_size` are taken, by `shuffle` in a new order;
+          or an iterable of batches, such as a list, a torch DataLoader or a tf.data.Dataset; or a function of the epoch, counted
+          from 0, that returns one; an endless one with `steps_per_epoch`. They go to the model's framework, floats in its dtype.
+        - `loss(outputs, *targets)`: a scalar. `metrics`: "accuracy", or functions as `loss`, or a dict of them by name.
+        - `validation`: data as well; after each epoch the loss and metrics on it are measured in evaluation mode.
+        - `callbacks`: see `tl.Callback`; a function is called after every epoch.
+        - `checkpoint`: a path or a `tl.Checkpoint`. With `resume` a training whose file is there goes on exactly where it was.
+
+        A loss that is NaN or infinite is an error that says where it began, `NonFiniteLoss`.
+        """
+        self._check(model, loss, optimizer)
+        positive("fit", "epochs", epochs, 0)
+        options = {"batch_size": batch_size, "seed": self.seed, "drop_last": drop_last}
+        found = source(data, steps_per_epoch, shuffle=shuffle, **options)
+        checking = None if validation is None else source(validation, batch_size=batch_size, shuffle=False)
+        several = as_callbacks(callbacks)
+        if checkpoint is not None and not isinstance(checkpoint, Checkpoint):
+            checkpoint = Checkpoint(checkpoint)
+        if resume and checkpoint is None:
+            raise ValueError("fit: resume=True needs checkpoint=, the file to go on from")
+        if checkpoint is not None:
+            _writable(checkpoint.path)
+        _build(model, found)
+        steps = Steps(model, loss, optimizer, named_metrics(metrics), Place(_parameters(model)), self.compile)
+        run = Run(steps, found, epochs, several, {"seed": self.seed, **found.settings})
+        for callback in several:
+            callback.on_begin(run)
+        if resume:
+            checkpoint.read(run)
+        with mode(model, None if model.training else True):
+            self._loop(run, checking, checkpoint)
+        return run.history
+
+    def _loop(self, run: Run, validation: Source | None, checkpoint: Checkpoint | None) -> None:
+        progress = Progress(self.progress, run.epochs, len(run.data), run.step) if self.progress else None
+        try:
+            while run.epoch < run.epochs and not run.history.stopped and run.train_epoch(checkpoint, progress):
+                row = run.finish_epoch(validation)
+                if progress:
+                    progress.epoch(row)
+                for callback in run.callbacks:
+                    callback.on_epoch(run)
+                if checkpoint is not None:
+                    checkpoint.after_epoch(run)
+            if progress and run.history.stopped:
+                progress.note(f"stopped: {run.history.stopped}")
+            for callback in run.callbacks:
+                callback.on_end(run)
+        finally:  # an interrupted training, too, leaves its model as of the last step
+            run.sync()
+            if progress:
+                progress.close()
+
+    def evaluate(self, model: Module, data: Any, loss: Any, metrics: Any = None, *, batch_size: int = 32) -> dict[str, float]:
+        """Means of the loss and the metrics over `data`, with the model in evaluation mode.
+
+        >>> import numpy as np, trellis as tl
+        >>> found = tl.Trainer().evaluate(tl.Linear(2, 1), (np.ones((4, 2)), np.ones((4, 1))), tl.mse_loss)
+        >>> list(found)
+        ['loss']
+        """
+        self._check(model, loss, None)
+        found = source(data, batch_size=batch_size, shuffle=False)
+        _build(model, found)
+        steps = Steps(model, loss, None, named_metrics(metrics), Place(model.v), self.compile)
+        return steps.evaluate(model.v, model.buffers, found.epoch(0))
+
+    @staticmethod
+    def _check(model: Any, loss: Any, optimizer: Any) -> None:
+        if not isinstance(model, Module):
+            raise TypeError(f"fit: model is a {type(model).__name__}; expected a tl.Module")
+        if not callable(loss):
+            raise TypeError(f"fit: loss is a {type(loss).__name__}; expected a function of outputs and targets: tl.cross_entropy")
+        if isinstance(optimizer, type) and issubclass(optimizer, Optimizer):
+            raise TypeError(f"fit: optimizer is the class {optimizer.__name__}; make one: tl.{optimizer.__name__}(1e-3)")
+        if optimizer is not None and not all(hasattr(optimizer, name) for name in ("init", "update", "step", "state")):
+            raise TypeError(f"fit: optimizer is a {type(optimizer).__name__}; expected one such as tl.Adam(1e-3)")
+
+
+def _writable(path: Any) -> None:
+    """A path that cannot be written is said before the training, not after its first epoch."""
+    folder = os.path.dirname(os.path.abspath(os.fspath(path)))
+    if not os.path.isdir(folder):
+        raise FileNotFoundError(2, f"fit: the checkpoint cannot be written: there is no folder {folder}")
+    if os.path.isdir(path) or not os.access(folder, os.W_OK):
+        raise PermissionError(13, f"fit: the checkpoint cannot be written to {os.fspath(path)}")
+
+
+def _build(model: Module, data: Source) -> None:
+    """Make the parameters of layers that wait for the first call."""
+    if all(one.built for _, one, _ in modules(model)):
+        return
+    batch = data.first()
+    inputs = batch[0] if isinstance(batch, (tuple, list)) else batch
+    with mode(model, False):
+        if isinstance(inputs, dict):
+            model(**inputs)
+        else:
+            model(*(inputs if isinstance(inputs, (tuple, list)) else (inputs,)))
+
+
+def _parameters(model: Module) -> Container:
+    v = model.trainable_v
+    if not any(x is not None for x in v.to_flat_dict().values()):
+        raise ValueError(f"fit: {type(model).__name__} has no parameter to train")
+    return v
