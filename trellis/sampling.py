@@ -21,7 +21,7 @@ from trellis import dtypes
 from trellis.array import Array
 from trellis.dispatch import SCALARS, find_all, interpreters, load, target
 from trellis.dtypes import DType, float32, float64
-from trellis.keys import STREAM, current_state, derived, holder, next_key, one_key
+from trellis.keys import STREAM, Key, current_state, derived, holder, next_key, one_key
 from trellis.ops import arguments
 from trellis.ops.conversion import asarray, astype
 from trellis.ops.elementwise import abs, exp, floor, log, log1p, maximum, minimum, sqrt
@@ -60,11 +60,13 @@ class Seeded:
 
 
 class Unseeded:
-    """The framework's own generator of this context."""
+    """The framework's own generator of this context, or the one that is given."""
 
-    def __init__(self, op: str, interpreter: Any, device: Any) -> None:
-        interpreter.check_draw(op)
-        self._generator, self._device = current_state().generator(interpreter), device
+    def __init__(self, op: str, interpreter: Any, device: Any, generator: Any = None) -> None:
+        if generator is None:
+            interpreter.check_draw(op)
+            generator = current_state().generator(interpreter)
+        self._generator, self._device = generator, device
 
     def words(self, shape: Size, stream: int = 0, offset: int = 0) -> Array:
         return Array(self._generator.words(shape=shape, device=self._device))
@@ -74,6 +76,20 @@ class Unseeded:
 
     def normal(self, shape: Size, dtype: DType, stream: int = 0, offset: int = 0) -> Array:
         return Array(self._generator.normal(shape=shape, dtype=dtype, device=self._device))
+
+
+class NativeKey(Key):
+    """A generator of a framework in the place of a key, for modules that live there: what it gives changes with every draw."""
+
+    __slots__ = ("generator",)
+
+    def __init__(self, generator: Any) -> None:
+        self.generator = generator
+
+    @property
+    def _data(self) -> Any:
+        """A key of the portable stream, for those who ask for words."""
+        return self.generator.words(shape=(2,), device=None)
 
 
 class Draw:
@@ -88,7 +104,8 @@ class Draw:
         portable: bool = False, event: int | None = 0,
     ) -> None:  # fmt: skip
         self.op = op
-        words = None if seed is None else one_key(op, seed)
+        native = seed.generator if isinstance(seed, NativeKey) and not portable else None
+        words = None if seed is None or native is not None else one_key(op, seed)
         values = {name: _number_or_array(value, backend) for name, value in parameters.items()}
         given = [v for v in values.values() if not is_number(v)]
         self.native = bool(given) and all(not isinstance(v, Array) for v in given)
@@ -104,7 +121,10 @@ class Draw:
         elif portable:
             words = next_key(op, self.interpreter)
         self.words = words
-        self.source: Any = Unseeded(op, self.interpreter, device) if words is None else Seeded(words, self.interpreter, device)
+        if words is not None:
+            self.source: Any = Seeded(words, self.interpreter, device)
+        else:
+            self.source = Unseeded(op, self.interpreter, device, native)
 
     def _interpreter(self, words: Any, backend: Any) -> Any:
         if not self.arrays:

@@ -133,11 +133,11 @@ class Foreign(Module):
 
     # ---- the same for all
     @property
-    def training(self) -> bool:  # type: ignore[reportIncompatibleVariableOverride]
+    def training(self) -> bool:
         return self._native_mode(None)
 
     @training.setter
-    def training(self, mode: bool) -> None:
+    def training(self, mode: bool) -> None:  # type: ignore[reportIncompatibleVariableOverride]
         if "native" in self.__dict__:
             self._native_mode(bool(mode))
 

@@ -1,0 +1,449 @@
+"""`torch.nn.Module`s, both ways.
+
+- `TorchModule` is a Trellis model as a torch module: each part of the model is a part of it, with the parameters and buffers of
+  that part. A copy of the model runs on them; what is computed, and what autograd and torch.compile see, are torch's own ops.
+- `FromTorch` is a torch module as a `tl.Module`. Its `v` are views of the parameters, without their graph: an optimizer of torch and
+  one of Trellis work on the same numbers.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+import torch
+from torch.nn.parameter import is_lazy
+
+from trellis import tree
+from trellis.array import Array
+from trellis.backends.torch.meta import native_device
+from trellis.backends.torch.random import Generator
+from trellis.convert import check as checking
+from trellis.convert.common import Foreign, Slot, instance_of, original, skeleton
+from trellis.dispatch import load
+from trellis.keys import key_data
+from trellis.nn.module import Module
+from trellis.nn.structure import Binding, gather, modules
+from trellis.ops.conversion import to_numpy
+from trellis.sampling import NativeKey
+
+load("torch")
+
+
+# ---- a Module as a torch module ------------------------------------------------------------------------------------------------
+class _Global(Generator):
+    """torch's own generators, which torch.manual_seed seeds."""
+
+    def __init__(self) -> None:
+        super().__init__((0, 0))
+
+    def _place(self, device: Any) -> dict[str, Any]:
+        return {"device": torch.get_default_device() if device is None else native_device(device)}
+
+
+class _Draws:
+    """Every draw of a run takes from torch's generators."""
+
+    key = NativeKey(_Global())
+
+    def next(self) -> NativeKey:
+        return self.key
+
+
+_DRAWS = _Draws()
+_IN_TORCH = Binding(stream=_DRAWS)  # what all Modules run by torch modules are bound to
+
+
+class TorchModule(torch.nn.Module):
+    """A Trellis model, or a part of one, as a torch module. `trellis_module` is what computes; it holds no state of its own."""
+
+    trellis_module: Any  # None for a list or dict of parts
+
+    def __init__(self, module: Module | None) -> None:
+        super().__init__()
+        self.trellis_module = module
+        self._arrays: list[tuple[Array, dict[str, Any], str]] = []  # an Array of the model, and where torch holds it
+        self._states: list[tuple[Module, str, Array, dict[str, Any], str]] = []  # the same of buffers, and whose they are
+        if module is not None:
+            self._bind()
+            self.training = module.training
+
+    def _bind(self) -> None:
+        object.__setattr__(self.trellis_module, "_bound", _IN_TORCH)
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        module = self.trellis_module
+        if torch.compiler.is_compiling():
+            return self._trace(args, kwargs)
+        if module is None:
+            raise TypeError("this is a list or dict of modules and has no forward of its own; call its members")
+        for array, table, name in self._arrays:
+            array._data = table[name]
+        if not self._states:
+            return module(*args, **kwargs)
+        try:
+            result = module(*args, **kwargs)
+            for owner, name, array, table, key in self._states:
+                found = owner.__dict__[name]
+                if found is not array:
+                    _assign(table[key], found._data)
+        finally:
+            for owner, name, array, _, _ in self._states:
+                object.__setattr__(owner, name, array)
+        return result
+
+    def _trace(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """The same without a trace in the model, since torch.compile would repeat every change of it at each call."""
+        binding = Binding(stream=_DRAWS)
+        for array, table, name in self._arrays:
+            binding.arrays[id(array)] = Array(table[name])
+        result = binding.copy(self.trellis_module, None, None)(*args, **kwargs)
+        for owner, name, array, table, key in self._states:
+            found = binding.modules[id(owner)].__dict__[name]
+            if found is not binding.arrays[id(array)]:
+                _assign(table[key], found._data)
+        return result
+
+    def train(self, mode: bool = True) -> TorchModule:
+        if self.trellis_module is not None:
+            self.trellis_module.training = mode
+        return super().train(mode)
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)
+        if self.trellis_module is not None:
+            self._bind()
+
+    def _get_name(self) -> str:
+        return "Parts" if self.trellis_module is None else type(self.trellis_module).__name__
+
+    def extra_repr(self) -> str:
+        return "" if self.trellis_module is None else self.trellis_module._repr_arguments()
+
+
+def _assign(buffer: torch.Tensor, value: torch.Tensor) -> None:
+    """Change a buffer in place, as torch's own modules do; inside torch.func.grad a value is a shell around a tensor."""
+    functions: Any = torch._C._functorch  # type: ignore[reportAttributeAccessIssue]
+    while not torch.compiler.is_compiling() and functions.is_gradtrackingtensor(value):
+        value = functions.get_unwrapped(value)
+    with torch.no_grad():
+        buffer.copy_(value)
+
+
+def to_native(model: Module, *, inputs: Any = None, check: bool = True) -> TorchModule:
+    native = _parts(skeleton(model, "torch", "to_torch_module"))
+    if check:
+        checking.verify("to_torch_module", checking.module_runner(model), _runner(native), inputs, list(checking.guesses(model)))
+    return native
+
+
+def _parts(model: Module) -> TorchModule:
+    """The torch modules of a tree of Modules, and in each the parameters and buffers of that part."""
+    parts: dict[str, TorchModule] = {path: TorchModule(one) for path, one, _ in modules(model)}
+    for path in list(parts):
+        _part(parts, path)
+    frozen = model.frozen
+    places: dict[int, tuple[dict[str, Any], str]] = {}
+    for is_buffer in (False, True):
+        for path, array in gather(model, is_buffer).to_flat_dict().items():
+            above, _, name = path.rpartition("/")
+            part = _part(parts, above)
+            table: Any = part._buffers if is_buffer else part._parameters  # past torch's check: `children` is a good name
+            table[name] = array._data if is_buffer else torch.nn.Parameter(array._data, requires_grad=path not in frozen)
+            places[id(array)] = table, name
+    for part in parts.values():
+        _connect(part, places)
+    return parts[""]
+
+
+def _part(parts: dict[str, TorchModule], path: str) -> TorchModule:
+    """The part at a path, in the part above it; those of lists and dicts are made."""
+    if path not in parts:
+        parts[path] = TorchModule(None)
+    if path:
+        above, _, name = path.rpartition("/")
+        _part(parts, above)._modules.setdefault(name, parts[path])
+    return parts[path]
+
+
+def _connect(part: TorchModule, places: dict[int, tuple[dict[str, Any], str]]) -> None:
+    module = part.trellis_module
+    if module is None:
+        return
+    for is_buffer in (False, True):
+        for array in gather(module, is_buffer).to_flat_dict().values():
+            part._arrays.append((array, *places[id(array)]))
+    for _, one, _ in modules(module):
+        for name in sorted(one._meta.buffers):
+            array = one.__dict__.get(name)
+            if isinstance(array, Array):
+                part._states.append((one, name, array, *places[id(array)]))
+
+
+def _back(native: TorchModule) -> Module:
+    """The model that a torch module was made of, with the values it has now."""
+    if native.trellis_module is None:
+        raise TypeError("from_torch_module: this is a list or dict of parts of a converted model; give the whole, or one part")
+    found = {id(array): table[name] for array, table, name in native._arrays}
+    arrays = [gather(native.trellis_module, buffers).to_flat_dict() for buffers in (False, True)]
+    v, buffers = ({path: found[id(array)].detach() for path, array in part.items()} for part in arrays)
+    model = original(native.trellis_module, v, buffers)
+    for path, array in arrays[0].items():
+        (model.unfreeze if found[id(array)].requires_grad else model.freeze)(path)
+    for (_, one, _), (_, now, _) in zip(modules(model), modules(native.trellis_module)):
+        one.training = now.training
+    return model
+
+
+# ---- a torch module as a Module ------------------------------------------------------------------------------------------------
+class FromTorch(Foreign):
+    """A torch module as a Module that shares its state."""
+
+    framework = "torch"
+    names: Names
+
+    def _slots(self) -> list[Slot]:
+        views: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}  # a tensor of the module, and the view of it that `v` holds
+        slots = []
+        for place, part in self.native.named_modules():
+            above = tuple(place.split(".")) if place else ()
+            for table, is_buffer in ((part._parameters, False), (part._buffers, True)):
+                for name, tensor in table.items():
+                    if tensor is not None:
+                        held = _Held(table, name, views)
+                        frozen = not is_buffer and not tensor.requires_grad
+                        slots.append(Slot((*above, name), held.get(), is_buffer, frozen, held.get, held.put))
+        return slots
+
+    def _connect(self) -> None:
+        super()._connect()
+        slots = self._meta.link.slots
+        object.__setattr__(self, "names", Names([".".join(slot.path) for slot in slots], [slot.is_buffer for slot in slots]))
+
+    def _native_mode(self, mode: bool | None) -> bool:
+        if mode is not None:
+            self.native.train(mode)
+        return self.native.training
+
+    def _call_native(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if torch.compiler.is_compiling():
+            return self.native(*args, **kwargs)
+        with self.names.lock:
+            return self.native(*args, **kwargs)
+
+    def _call_pure(self, arrays: list[Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Mapping[int, Any]]:
+        names = self.names
+        given = [x.clone() if is_buffer else x for x, is_buffer in zip(arrays, names.are_buffers)]
+        state = dict(zip(names.all, given))
+        traced = torch.compiler.is_compiling()
+        with contextlib.nullcontext() if traced else names.lock, _seeded(self.next_seed()):
+            result = torch.func.functional_call(self.native, state, args, kwargs, tie_weights=False)
+        # torch's batch normalization changes its statistics without a sign
+        training = any(names.are_buffers) and any(part.training for part in self.native.modules())
+        changed = {}
+        for i, (name, is_buffer) in enumerate(zip(names.all, names.are_buffers)):
+            if is_buffer and (training or state[name] is not given[i] or (not traced and given[i]._version)):
+                changed[i] = state[name]
+        return result, changed
+
+
+class Names:
+    """The names of the arrays of a torch module, in the order of the slots, and who may run it: functional_call swaps arrays."""
+
+    def __init__(self, all: list[str], are_buffers: list[bool]) -> None:
+        self.all, self.are_buffers, self.lock = all, are_buffers, threading.RLock()
+
+    def __deepcopy__(self, memo: Any) -> Names:
+        return Names(self.all, self.are_buffers)
+
+    def __reduce__(self) -> Any:
+        return Names, (self.all, self.are_buffers)
+
+
+class _Held:
+    """One tensor of a torch module, read and written."""
+
+    def __init__(self, table: dict[str, Any], name: str, views: dict[int, tuple[torch.Tensor, torch.Tensor]]) -> None:
+        self.table, self.name, self.views = table, name, views
+
+    def get(self) -> torch.Tensor:
+        own = self.table[self.name]
+        found = self.views.get(id(own))
+        if found is None or found[0] is not own or found[1].data_ptr() != own.data_ptr() or found[1].dtype != own.dtype:
+            self.views[id(own)] = found = own, own.detach()
+        return found[1]
+
+    def put(self, value: Any) -> None:
+        if not isinstance(value, torch.Tensor):
+            raise ValueError(
+                f"{self.name!r} belongs to a torch module, and cannot be on another backend; rebuild the model there and give it "
+                "the values of v"
+            )
+        own, value = self.table[self.name], value.detach()
+        if value.dtype != own.dtype or value.device != own.device:
+            own.data = value.clone()
+        else:
+            with torch.no_grad():
+                own.copy_(value)
+
+
+@contextlib.contextmanager
+def _seeded(key: Any) -> Iterator[None]:
+    """Draws of torch's own generators by a key, if one is given, and the generators as they were behind it."""
+    if key is None or isinstance(key, NativeKey):
+        yield
+        return
+    words = key_data("seed", key)
+    high, low = words if isinstance(words, tuple) else map(int, np.asarray(to_numpy(words)))
+    with torch.random.fork_rng():
+        torch.manual_seed((high << 32 | low) - 2**63)
+        yield
+
+
+def from_native(
+    native: Any, constructor_args: Any = (), constructor_kwargs: Any = None, instance_args: Any = (), instance_kwargs: Any = None,
+    *, check: bool = True,
+) -> Module:  # fmt: skip
+    owner = "from_torch_module"
+    native = instance_of(owner, native, torch.nn.Module, "a torch.nn.Module", constructor_args, constructor_kwargs)
+    if isinstance(native, TorchModule):
+        return _back(native)
+    if isinstance(native, (torch.jit.ScriptModule, torch.nn.DataParallel)):
+        raise TypeError(
+            f"{owner}: a {type(native).__name__} cannot run on other parameters; give the torch.nn.Module that it was made of"
+        )
+    _materialize(owner, native, instance_args, instance_kwargs or {})
+    model = FromTorch(native)
+    if check:
+        inputs = tuple(instance_args) or None
+        found = _foreign_runner(model, instance_kwargs or {})
+        checking.verify(owner, _runner(native, instance_kwargs), found, inputs, [] if instance_kwargs else list(_guesses(native)))
+    return model
+
+
+def _materialize(owner: str, native: torch.nn.Module, args: Any, kwargs: dict[str, Any]) -> None:
+    """Give lazy modules their shapes, by a call."""
+    waiting = [name for name, x in [*native.named_parameters(), *native.named_buffers()] if is_lazy(x)]
+    if not waiting:
+        return
+    if not args and not kwargs:
+        raise ValueError(f"{owner}: {waiting[0]!r} has no shape before the first call; give instance_args= to call it with")
+    with _as_it_was(native), torch.no_grad():
+        native.eval()(*tree.map(_native, tuple(args)), **tree.map(_native, kwargs))
+
+
+def _native(x: Any) -> Any:
+    return x._data if isinstance(x, Array) else x
+
+
+# ---- the check -----------------------------------------------------------------------------------------------------------------
+@contextlib.contextmanager
+def _as_it_was(native: torch.nn.Module) -> Iterator[None]:
+    """Inside, a module may run; behind it modes, buffers and random generators are as before."""
+    modes = [(part, part.training) for part in native.modules()]
+    kept = [(x, x.detach().clone()) for x in native.buffers() if not is_lazy(x)]
+    with torch.random.fork_rng():
+        try:
+            yield
+        finally:
+            for part, mode in modes:
+                part.training = mode
+                if isinstance(part, TorchModule) and part.trellis_module is not None:
+                    part.trellis_module.training = mode
+            with torch.no_grad():
+                for x, value in kept:
+                    x.copy_(value)
+
+
+def _runner(native: torch.nn.Module, kwargs: Any = None) -> checking.Runner:
+    """Runs of a torch module as torch runs it."""
+    parameters = {name.replace(".", "/"): x for name, x in native.named_parameters()}
+
+    def run(inputs: checking.Inputs, training: bool) -> checking.Outcome:
+        with _as_it_was(native):
+            native.train(training)
+            result = native(*_inputs(native, inputs), **(kwargs or {}))
+            outputs = [x for x in tree.leaves(result) if isinstance(x, torch.Tensor)]
+            total: Any = 0.0
+            for x, weight in zip(outputs, checking.weights(outputs)):
+                if x.is_floating_point() and x.requires_grad:
+                    total = total + (x * torch.from_numpy(weight).to(x)).sum()
+            gradients = {name: torch.zeros_like(x) for name, x in parameters.items()}
+            wanted = {name: x for name, x in parameters.items() if x.requires_grad}
+            if isinstance(total, torch.Tensor):
+                found = torch.autograd.grad(total, list(wanted.values()), allow_unused=True, materialize_grads=True)
+                gradients.update(zip(wanted, found))
+        return checking.Outcome(
+            checking.outputs_of(outputs),
+            {name: np.asarray(to_numpy(x)) for name, x in gradients.items()},
+            lambda: _native_parts(native, inputs, training, kwargs),
+        )
+
+    return run
+
+
+def _native_parts(native: torch.nn.Module, inputs: Any, training: bool, kwargs: Any) -> dict[str, Any]:
+    """What the parts return: of a converted model by its own means, else by hooks."""
+    if isinstance(native, TorchModule):
+        return checking.module_runner(_back(native))(inputs, training).parts()
+    found: dict[str, Any] = {}
+
+    def hook(path: str) -> Any:
+        return lambda part, args, result: found.setdefault(path, []).append(checking.outputs_of(result))
+
+    handles = [part.register_forward_hook(hook(name.replace(".", "/"))) for name, part in native.named_modules() if name]
+    try:
+        with _as_it_was(native), torch.no_grad():
+            native.train(training)(*_inputs(native, inputs), **(kwargs or {}))
+    finally:
+        for handle in handles:
+            handle.remove()
+    return found
+
+
+def _inputs(native: torch.nn.Module, inputs: Any) -> Any:
+    like = next((x for x in native.parameters() if x.is_floating_point()), None)
+
+    def bring(x: Any) -> Any:
+        if not isinstance(x, np.ndarray):
+            return x
+        made = torch.from_numpy(x.copy())
+        return made if like is None else made.to(like.device, like.dtype if made.is_floating_point() else made.dtype)
+
+    return tree.map(bring, inputs)
+
+
+def _foreign_runner(model: FromTorch, kwargs: Any) -> checking.Runner:
+    def run(inputs: checking.Inputs, training: bool) -> checking.Outcome:
+        with _as_it_was(model.native):
+            model.train(training)
+            return checking.Outcome(*checking.scored(model, checking.on_backend(inputs, model), kwargs))
+
+    return run
+
+
+def _guesses(native: torch.nn.Module) -> Iterator[checking.Inputs]:
+    """Inputs for the first part whose class is known."""
+    for part in native.modules():
+        for kind, hint in _HINTS.items():
+            if isinstance(part, kind):
+                name, attribute = hint
+                size = getattr(part, attribute)
+                size = size[-1] if isinstance(size, tuple) else size
+                yield from checking.repeated(native.forward, checking.arrays(name, size, channel_last=False))
+                return
+
+
+_HINTS: dict[type, tuple[str, str]] = {
+    torch.nn.Linear: ("vector", "in_features"),
+    torch.nn.modules.conv._ConvNd: ("image", "in_channels"),
+    torch.nn.Embedding: ("indices", "num_embeddings"),
+    torch.nn.RNNBase: ("sequence", "input_size"),
+    torch.nn.modules.rnn.RNNCellBase: ("vector", "input_size"),
+    torch.nn.MultiheadAttention: ("sequence", "embed_dim"),
+    torch.nn.modules.batchnorm._NormBase: ("image", "num_features"),
+    torch.nn.LayerNorm: ("vector", "normalized_shape"),
+}
