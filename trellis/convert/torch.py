@@ -2,8 +2,8 @@
 
 - `TorchModule` is a Trellis model as a torch module: each part of the model is a part of it, with the parameters and buffers of
   that part. A copy of the model runs on them; what is computed, and what autograd and torch.compile see, are torch's own ops.
-- `FromTorch` is a torch module as a `tl.Module`. Its `v` are views of the parameters, without their graph: an optimizer of torch and
-  one of Trellis work on the same numbers.
+- `FromTorch` is a torch module as a `tl.Module`. Its `v` are views of the parameters without their graph: an optimizer of torch
+  and one of Trellis work on the same numbers.
 """
 
 from __future__ import annotations
@@ -42,6 +42,9 @@ class _Global(Generator):
 
     def _place(self, device: Any) -> dict[str, Any]:
         return {"device": torch.get_default_device() if device is None else native_device(device)}
+
+    def dropout(self, x: torch.Tensor, prob: float) -> torch.Tensor:
+        return torch.dropout(x, prob, True)
 
 
 class _Draws:
@@ -86,10 +89,7 @@ class TorchModule(torch.nn.Module):
             return module(*args, **kwargs)
         try:
             result = module(*args, **kwargs)
-            for owner, name, array, table, key in self._states:
-                found = owner.__dict__[name]
-                if found is not array:
-                    _assign(table[key], found._data)
+            _assign([(table[key], owner.__dict__[name], array) for owner, name, array, table, key in self._states])
         finally:
             for owner, name, array, _, _ in self._states:
                 object.__setattr__(owner, name, array)
@@ -101,10 +101,10 @@ class TorchModule(torch.nn.Module):
         for array, table, name in self._arrays:
             binding.arrays[id(array)] = Array(table[name])
         result = binding.copy(self.trellis_module, None, None)(*args, **kwargs)
-        for owner, name, array, table, key in self._states:
-            found = binding.modules[id(owner)].__dict__[name]
-            if found is not binding.arrays[id(array)]:
-                _assign(table[key], found._data)
+        made, given = binding.modules, binding.arrays
+        _assign(
+            [(table[key], made[id(owner)].__dict__[name], given[id(array)]) for owner, name, array, table, key in self._states]
+        )
         return result
 
     def train(self, mode: bool = True) -> TorchModule:
@@ -124,13 +124,18 @@ class TorchModule(torch.nn.Module):
         return "" if self.trellis_module is None else self.trellis_module._repr_arguments()
 
 
-def _assign(buffer: torch.Tensor, value: torch.Tensor) -> None:
-    """Change a buffer in place, as torch's own modules do; inside torch.func.grad a value is a shell around a tensor."""
-    functions: Any = torch._C._functorch  # type: ignore[reportAttributeAccessIssue]
-    while not torch.compiler.is_compiling() and functions.is_gradtrackingtensor(value):
-        value = functions.get_unwrapped(value)
+def _assign(states: list[tuple[torch.Tensor, Array, Array]]) -> None:
+    """Change the buffers that a run gave new values, in place, as torch's own modules do: (buffer, new, old)."""
+    changed = [(buffer, new._data) for buffer, new, old in states if new is not old]
+    if not changed:
+        return
+    values = [value for _, value in changed]
+    if not torch.compiler.is_compiling():
+        functions: Any = torch._C._functorch  # type: ignore[reportAttributeAccessIssue]
+        if functions.peek_interpreter_stack() is not None:  # inside torch.func.grad a value is a shell around a tensor
+            values = [functions.get_unwrapped(x) if functions.is_gradtrackingtensor(x) else x for x in values]
     with torch.no_grad():
-        buffer.copy_(value)
+        torch._foreach_copy_([buffer for buffer, _ in changed], values)
 
 
 def to_native(model: Module, *, inputs: Any = None, check: bool = True) -> TorchModule:

@@ -45,10 +45,10 @@ class Linear(Module):
     def forward(self, x: AnyArray) -> AnyArray:
         w, b = self.w, self.b
         if b is not None and type(x) is Array:  # the common case, spelt out because it is the hottest of all layers
-            kind = type(w._data)
-            if type(x._data) is kind and type(b._data) is kind:
+            found = interpreters[type(x._data)]
+            if interpreters[type(w._data)] is found and interpreters[type(b._data)] is found:
                 try:
-                    return Array(interpreters[kind].linear(x._data, w._data, b._data))
+                    return Array(found.linear(x._data, w._data, b._data))
                 except Exception:  # said in our words by the function
                     return linear(x, w, bias=b)
         return linear(x, w, bias=b)

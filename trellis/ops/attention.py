@@ -26,7 +26,7 @@ from trellis.ops.manipulation import expand_dims, moveaxis
 from trellis.ops.random import SeedLike
 from trellis.ops.reduction import max as max_
 from trellis.ops.searching import where
-from trellis.sampling import Draw
+from trellis.sampling import Draw, NativeKey
 from trellis.typing import AnyArray, DeviceLike, DTypeLike
 
 __all__ = [
@@ -89,6 +89,8 @@ def dropout(
     sizes = shape if noise_shape is None else tuple(n if m is None else m for n, m in zip(shape, noise_shape))
     if noise_shape is not None and (len(noise_shape) != len(shape) or not _broadcasts(sizes, shape)):
         raise ValueError(f"dropout: noise_shape={noise_shape!r} does not fit x of shape {shape}; its sizes must be equal or 1")
+    if isinstance(seed, NativeKey) and noise_shape is None and scale and isinstance(x, Array):
+        return Array(seed.generator.dropout(x._data, prob))
     noise = _noise("dropout", x, sizes, lambda: (x,), seed)
     return where(greater_equal(noise, prob), multiply(x, 1 / (1 - prob)) if scale and prob < 1 else x, 0)
 
