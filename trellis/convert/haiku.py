@@ -1,0 +1,283 @@
+"""Haiku: a Module as a Haiku module, and a Haiku module or a transformed function as a Module."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import haiku as hk
+import jax
+import jax.numpy as jnp
+
+from trellis.backends.jax.random import check_draw
+from trellis.container import Container
+from trellis.convert import check as checking
+from trellis.convert.common import native_state, original, skeleton
+from trellis.convert.pure import (
+    Draws,
+    Function,
+    FunctionModule,
+    Leaf,
+    at_once,
+    check_function,
+    fresh_key,
+    hollow,
+    run,
+    runner,
+    with_mode,
+)
+from trellis.nn.border import outside
+from trellis.nn.module import Module
+from trellis.nn.structure import as_array
+
+TO, FROM = "to_haiku_module", "from_haiku_module"
+
+
+# ---- a Module as a Haiku module ------------------------------------------------------------------------------------------------
+class Part(hk.Module):
+    """Parameters and state under one name."""
+
+    def parameter(self, name: str, value: Any) -> Any:
+        return hk.get_parameter(name, value.shape, value.dtype, lambda *_: value)
+
+    def state(self, name: str, value: Any) -> Any:
+        return hk.get_state(name, value.shape, value.dtype, lambda *_: value)
+
+    def set_state(self, name: str, value: Any) -> None:
+        hk.set_state(name, value)
+
+
+class Plan:
+    """What a converted Module holds: its skeleton, its first values, and their places, each the name of a part and one in it."""
+
+    def __init__(self, model: Module) -> None:
+        self.skeleton = skeleton(model, "jax", TO)
+        self.v, self.buffers = native_state(self.skeleton), native_state(self.skeleton, buffers=True)
+        hollow(self.skeleton)
+        self.places = {path: _place(path) for path in (*self.v, *self.buffers)}
+        self.parts = dict.fromkeys(part for part, _ in self.places.values())
+
+
+def _place(path: str) -> tuple[str, str]:
+    """A parameter `a/b/w` is `w` of `a/b`; what cannot name a module of Haiku, as a number, goes to the name of the parameter."""
+    keys = path.split("/")
+    end = next((i for i, key in enumerate(keys[:-1]) if not key.isidentifier() or not key.isascii()), len(keys) - 1)
+    return "/".join(keys[:end]), "/".join(keys[end:])
+
+
+class HaikuModule(hk.Module):
+    """A `tl.Module` as a Haiku module; `to_haiku_module` makes a subclass of it for each.
+
+    `is_training` of a call switches between training and evaluation; without it the modes are those that the Module had.
+    """
+
+    plan: Plan
+
+    def __init__(self, name: str | None = None) -> None:
+        super().__init__(name)
+        own = self.module_name
+        self.parts = {part: Part(hk.force_name(f"{own}/{part}" if part else own)) for part in self.plan.parts}
+
+    def __call__(self, *args: Any, is_training: bool | None = None, **kwargs: Any) -> Any:
+        plan = self.plan
+        v = {path: self._at(path, "parameter", value) for path, value in plan.v.items()}
+        buffers = {path: self._at(path, "state", value) for path, value in plan.buffers.items()}
+        set_modes = None if is_training is None else lambda model: model.train(bool(is_training))
+        nests = Container.from_flat_dict(v), Container.from_flat_dict(buffers)
+        result, after = run(plan.skeleton, *nests, Draws(hk.next_rng_key), set_modes, args, kwargs)
+        for path, value in after.items():
+            if value is not buffers[path]:
+                self._at(path, "set_state", value)
+        return result
+
+    def _at(self, path: str, method: str, value: Any) -> Any:
+        part, name = self.plan.places[path]
+        return getattr(self.parts[part], method)(name, value)
+
+
+def to_native(model: Module, *, inputs: Any = None, check: bool = True) -> type[HaikuModule]:
+    """A class to make and call inside a function that `hk.transform_with_state` transforms."""
+    name = type(model).__name__
+    made = type(HaikuModule)(name, (HaikuModule,), {"plan": Plan(model), "__doc__": f"{name} of Trellis as a Haiku module."})
+    if check:
+        checking.verify(TO, checking.module_runner(model), _runner(made), inputs, list(checking.guesses(model)))
+    return made
+
+
+# ---- Haiku as a Module ---------------------------------------------------------------------------------------------------------
+def from_native(
+    native: Any, constructor_args: Sequence[Any] = (), constructor_kwargs: Mapping[str, Any] | None = None,
+    instance_args: Sequence[Any] = (), instance_kwargs: Mapping[str, Any] | None = None, *, params_hk: Any = None,
+    state_hk: Any = None, check: bool = True,
+) -> Module:  # fmt: skip
+    """A class of Haiku, or a transformed function, as a Module.
+
+    Its values are `params_hk` and `state_hk`; without them those that `init` gives for the `instance_args`.
+    """
+    given = constructor_args, constructor_kwargs or {}
+    if isinstance(native, type) and issubclass(native, HaikuModule):
+        return _original(native.plan, params_hk, state_hk)
+    if isinstance(native, type) and issubclass(native, hk.Module):
+        transformed, signature = _of_class(native, *given)
+    elif isinstance(native, (hk.Transformed, hk.TransformedWithState)):
+        if any(given):
+            raise TypeError(f"{FROM}: constructor_args and constructor_kwargs are for a class; native is a transformed function")
+        transformed, signature = _of_transformed(native)
+    else:
+        raise TypeError(
+            f"{FROM}: expected a class of hk.Module, or what hk.transform or hk.transform_with_state made, got "
+            f"{'an object of ' if isinstance(native, hk.Module) else 'a '}{type(native).__name__}"
+        )
+    name = native.__name__ if isinstance(native, type) else _name(native)
+    params, state = (None if x is None else _leaves(n, x) for n, x in (("params_hk", params_hk), ("state_hk", state_hk)))
+    if params is None or (state is None and instance_args):
+        drawn, first = _initial(transformed, name, signature, instance_args, instance_kwargs or {})
+        params, state = drawn if params is None else params, first if state is None else state
+    state = state or {}
+    function = Function(name, _pure(transformed), tuple(params), tuple(state), signature)
+    model = FunctionModule(function, [*params.values(), *state.values()])
+    if check:
+        check_function(FROM, model, tuple(instance_args), instance_kwargs or {})
+    return model
+
+
+def _name(transformed: Any) -> str:
+    return getattr(getattr(transformed.apply, "_original_fn", None), "__name__", "function")
+
+
+def _of_class(native: type, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[Any, inspect.Signature]:
+    def call(*inputs: Any, **options: Any) -> Any:
+        try:
+            made = native(*args, **kwargs)
+        except TypeError as error:
+            raise TypeError(
+                f"{FROM}: {native.__name__} could not be made: {error}; give what its constructor needs as constructor_args= and "
+                "constructor_kwargs="
+            ) from error
+        return made(*inputs, **options)
+
+    if not any("__call__" in vars(kind) for kind in native.__mro__[:-1]):
+        raise TypeError(f"{FROM}: {native.__name__} has no __call__; give hk.transform_with_state of a function that uses it")
+    parameters = list(inspect.signature(native.__call__).parameters.values())
+    return hk.transform_with_state(call), inspect.Signature(parameters[1:])
+
+
+def _of_transformed(native: Any) -> tuple[Any, inspect.Signature]:
+    """With state and a key, whether or not it has them."""
+    parameters = list(inspect.signature(native.apply).parameters.values())
+    has_state = isinstance(native, hk.TransformedWithState)
+    first = 2 if has_state else 1
+    has_key = len(parameters) > first and parameters[first].name == "rng"
+
+    def apply(params: Any, state: Any, key: Any, *args: Any, **kwargs: Any) -> Any:
+        result = native.apply(params, *[state] * has_state, *[key] * has_key, *args, **kwargs)
+        return result if has_state else (result, {})
+
+    def init(key: Any, *args: Any, **kwargs: Any) -> Any:
+        made = native.init(key, *args, **kwargs)
+        return made if has_state else (made, {})
+
+    return hk.TransformedWithState(init, apply), inspect.Signature(parameters[first + has_key :])
+
+
+def _initial(transformed: Any, name: str, signature: Any, args: Any, kwargs: Mapping[str, Any]) -> list[dict[Leaf, Any]]:
+    args = outside(tuple(args))
+    options = with_mode(signature, args, outside(dict(kwargs)), True)
+    try:
+        signature.bind(*args, **options)
+    except TypeError as error:
+        raise TypeError(
+            f"{FROM}: the parameters of {name} are made by a call, and these arguments do not fit: {error}; give what it is "
+            "called with as instance_args= and instance_kwargs=, or its parameters as params_hk="
+        ) from error
+    leaves: list[list[Leaf]] = []
+
+    def init(key: Any) -> list[list[Any]]:
+        made = [_leaves(part, nest) for part, nest in zip(("params", "state"), transformed.init(key, *args, **options))]
+        leaves[:] = [list(flat) for flat in made]  # compiled, it would return them sorted
+        return [list(flat.values()) for flat in made]
+
+    return [dict(zip(*pair)) for pair in zip(leaves, at_once(init, fresh_key(FROM)))]
+
+
+def _leaves(argument: str, nest: Any) -> dict[Leaf, Any]:
+    """(module, name) -> array."""
+    found: dict[Leaf, Any] = {}
+    if not isinstance(nest, Mapping) or not all(isinstance(inner, Mapping) for inner in nest.values()):
+        raise TypeError(
+            f"{FROM}: {argument} is a {type(nest).__name__}; expected {{module: {{name: array}}}}, as init returns it"
+        )
+    for module, inner in nest.items():
+        for name, value in inner.items():
+            array = as_array(value)
+            if array is None:
+                raise TypeError(
+                    f"{FROM}: {argument} holds a {type(value).__name__} at {module!r}, {name!r}; only arrays can be parameters "
+                    "and buffers"
+                )
+            found[module, name] = jnp.asarray(array._data)
+    return found
+
+
+def _pure(transformed: Any) -> Any:
+    def call(params: dict[Leaf, Any], state: dict[Leaf, Any], key: Any, args: Any, kwargs: Any) -> tuple[Any, dict[Leaf, Any]]:
+        try:
+            result, after = transformed.apply(_nested(params), _nested(state), key, *args, **kwargs)
+        except ValueError as error:
+            if type(error).__name__ == "MissingRNGError":
+                check_draw(FROM)
+            raise
+        flat = {(module, name): value for module, inner in after.items() for name, value in inner.items()}
+        if set(flat) != set(state):
+            new = ", ".join(f"{module}/{name}" for module, name in flat if (module, name) not in state)
+            raise ValueError(f"{FROM}: the function keeps state that was not given: {new}; give it as state_hk=, from init")
+        return result, flat
+
+    return call
+
+
+def _nested(flat: dict[Leaf, Any]) -> dict[str, dict[str, Any]]:
+    made: dict[str, dict[str, Any]] = {}
+    for (module, name), value in flat.items():
+        made.setdefault(module, {})[name] = value
+    return made
+
+
+def _original(plan: Plan, params: Any, state: Any) -> Module:
+    """The Module that a class was made of, with the values that are given; without any, with those that it had."""
+    made: list[dict[str, Any]] = []
+    for argument, given, own in (("params_hk", params, plan.v), ("state_hk", state, plan.buffers)):
+        flat = _leaves(argument, given or {})
+        names = {path: plan.places[path] for path in own}
+        tops = [top for top in _tops(flat) if all(_leaf(top, place) in flat for place in names.values())]
+        if given is not None and names and len(tops) != 1:
+            raise ValueError(
+                f"{FROM}: {argument} must hold the values of one {type(plan.skeleton).__name__}; "
+                f"{f'those of {tops} fit' if tops else f'it lacks {next(iter(names))!r} or others'}"
+            )
+        made.append({path: flat[_leaf(tops[0], names[path])] if given is not None else value for path, value in own.items()})
+    return original(plan.skeleton, *made)
+
+
+def _tops(flat: Mapping[Leaf, Any]) -> list[str]:
+    """Every name of a module, and of those it is in."""
+    split = [module.split("/") for module, _ in flat]
+    return list(dict.fromkeys("/".join(keys[:end]) for keys in split for end in range(1, len(keys) + 1)))
+
+
+def _leaf(top: str, place: tuple[str, str]) -> Leaf:
+    return f"{top}/{place[0]}" if place[0] else top, place[1]
+
+
+# ---- checks --------------------------------------------------------------------------------------------------------------------
+def _runner(made: type[HaikuModule]) -> checking.Runner:
+    transformed = hk.transform_with_state(lambda args, training: made("top")(*args, is_training=training))
+    plan = made.plan
+    state = _nested({_leaf("top", plan.places[path]): value for path, value in plan.buffers.items()})
+
+    def call(v: Any, args: Any, training: bool) -> Any:
+        params = _nested({_leaf("top", plan.places[path]): value for path, value in v.items()})
+        return transformed.apply(params, state, jax.random.PRNGKey(0), args, training)[0]
+
+    return runner(call, plan.v)

@@ -1,0 +1,244 @@
+"""What Haiku and Flax share: pure functions of JAX as Modules, and Modules in the hands of such functions."""
+
+from __future__ import annotations
+
+import copy
+import inspect
+import itertools
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.core import Tracer
+
+from trellis import tree
+from trellis.array import Array
+from trellis.container import Container
+from trellis.convert import check as checking
+from trellis.convert.common import Foreign, Slot, attribute_name, native_state
+from trellis.dispatch import load
+from trellis.keys import Key, make_key, next_key
+from trellis.nn import building
+from trellis.nn.border import outside
+from trellis.nn.functional import functional_call
+from trellis.nn.module import Module, _run
+from trellis.nn.structure import Binding, gather
+
+Leaf = tuple[str, ...]  # the keys that lead to an array in a native nest
+# Arguments that say whether a function trains, and what they are when it does.
+MODES = {"is_training": True, "training": True, "train": True, "deterministic": False, "use_running_average": False}
+
+
+# ---- keys ----------------------------------------------------------------------------------------------------------------------
+def in_jit() -> bool:
+    """Whether what is computed now is compiled, and not run."""
+    return isinstance(jnp.zeros((), jnp.uint32), Tracer)
+
+
+def native_key(key: Key) -> Any:
+    """A key of Trellis as one of JAX: its words."""
+    return jax.random.wrap_key_data(jnp.asarray(key.leaf()))
+
+
+def fresh_key(owner: str) -> Any:
+    """A new key of JAX from the state of the context; a RuntimeError under jit, where it would be a constant."""
+    return native_key(make_key(next_key(owner, load("jax"))))
+
+
+class Draws:
+    """Keys for the layers of a Module that draw, from a stream of keys of JAX."""
+
+    def __init__(self, draw: Callable[[], Any]) -> None:
+        self.draw = draw
+
+    def next(self) -> Key:
+        key = self.draw()
+        return Key(jax.random.key_data(key) if jnp.issubdtype(key.dtype, jax.dtypes.prng_key) else key)
+
+
+def at_once(function: Callable[..., Any], *args: Any) -> Any:
+    """A function compiled as a whole, which is quicker than each op; if it looks at values as Python does, op by op."""
+    try:
+        return jax.jit(function)(*args)
+    except jax.errors.JAXTypeError:
+        return function(*args)
+
+
+# ---- a Module as a pure function -----------------------------------------------------------------------------------------------
+def hollow(skeleton: Module) -> None:
+    """Let go of the values of a skeleton, which native hands hold now: shapes and dtypes are enough."""
+    building.change(skeleton, lambda x: Array(np.broadcast_to(np.zeros((), x.dtype.name), x.shape)))
+
+
+def run(
+    skeleton: Module, v: Any, buffers: Any, draws: Draws, set_modes: Callable[[Module], Any] | None, args: Any, kwargs: Any
+) -> tuple[Any, dict[str, Any]]:
+    """`skeleton` on native arrays: its result in native arrays, and path -> buffer after the run."""
+    args, kwargs = jax.tree.map(lambda x: jnp.asarray(x) if isinstance(x, np.ndarray) else x, (args, kwargs))
+    binding = Binding(stream=draws)
+    try:
+        copy = skeleton._copy(binding, v, buffers)
+        if set_modes is not None:
+            set_modes(copy)
+        result = outside(_run(copy, args, kwargs))
+        return result, {path: x._data for path, x in gather(copy, buffers=True).to_flat_dict().items()}
+    finally:
+        binding.release()
+
+
+# ---- a pure function as a Module -----------------------------------------------------------------------------------------------
+class Function(NamedTuple):
+    """A pure function of JAX with parameters and state, which are dicts of leaves.
+
+    `call(params, state, key, args, kwargs)` returns the result and the new state.
+    """
+
+    name: str
+    call: Callable[..., tuple[Any, Mapping[Leaf, Any]]]
+    params: Sequence[Leaf]
+    state: Sequence[Leaf]
+    signature: inspect.Signature
+
+
+def with_mode(signature: inspect.Signature, args: Sequence[Any], kwargs: Mapping[str, Any], training: bool) -> dict[str, Any]:
+    """The arguments by name, and whether the function trains where it has an argument for that and none is given."""
+    takes = signature.parameters
+    try:
+        given = {*signature.bind_partial(*args).arguments, *kwargs}
+    except TypeError:  # the call itself will say what does not fit
+        given = {*takes}
+    return {**kwargs, **{name: training is value for name, value in MODES.items() if name in takes and name not in given}}
+
+
+def paths_of(leaves: Iterable[Leaf]) -> list[tuple[str, ...]]:
+    """The path in `v` of each leaf: a name with "/" is several, and one that is also a part gets an underscore."""
+    split = [tuple(part for key in leaf for part in key.split("/") if part) for leaf in leaves]
+    parts = {path[:end] for path in split for end in range(len(path))}
+    made: list[tuple[str, ...]] = []
+    for path in split:
+        while path in parts or path in made:
+            path = (*path[:-1], f"{path[-1]}_")
+        made.append(path)
+    return made
+
+
+class JaxModule(Foreign):
+    """A Foreign that runs the pure form always, since that is what JAX traces; a call keeps the buffers that it changed."""
+
+    def _call_native(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        link = self._meta.link
+        link.pull()
+        nodes = link.nodes(self)
+        result, changed = self._call_pure([nodes[part].__dict__[name]._data for part, name in link.places], args, kwargs)
+        for index, value in changed.items():
+            part, name = link.places[index]
+            setattr(nodes[part], name, Array(value))
+        link.push()
+        return result
+
+
+class FunctionModule(JaxModule):
+    """A pure function of JAX as a Module; the tree alone holds its arrays."""
+
+    framework = "jax"
+    native: Function
+
+    def __init__(self, native: Function, values: Sequence[Any]) -> None:
+        """`values` are those of the parameters and of the state, to start with."""
+        self.start = iter(values)
+        super().__init__(native)
+        del self.start
+
+    def paths(self) -> dict[Leaf, tuple[str, ...]]:
+        """Leaf -> its path in the tree."""
+        leaves = [*self.native.params, *self.native.state]
+        return dict(zip(leaves, paths_of(leaves)))
+
+    def _slots(self) -> list[Slot]:
+        paths = self.paths().values()
+        values = self.start if "start" in self.__dict__ else map(self._held, paths)
+        return [Slot(path, value, i >= len(self.native.params)) for i, (path, value) in enumerate(zip(paths, values))]
+
+    def _held(self, path: tuple[str, ...]) -> Any:
+        found: Any = self
+        for key in path:
+            found = found.__dict__[attribute_name(key)]
+        return found._data
+
+    def _call_pure(self, arrays: list[Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Mapping[int, Any]]:
+        function, count = self.native, len(self.native.params)
+        kwargs = with_mode(function.signature, args, kwargs, self.training)
+        seed = self.next_seed()
+        key = native_key(seed) if seed is not None else None if in_jit() else fresh_key(function.name)
+        state = dict(zip(function.state, arrays[count:]))
+        result, after = function.call(dict(zip(function.params, arrays)), state, key, args, kwargs)
+        return result, {count + i: after[leaf] for i, leaf in enumerate(state) if after[leaf] is not state[leaf]}
+
+    def _repr_arguments(self) -> str:
+        return self.native.name
+
+
+# ---- checks --------------------------------------------------------------------------------------------------------------------
+def runner(call: Callable[[Any, Any, bool], Any], v: Mapping[str, Any]) -> checking.Runner:
+    """Runs of `call(v, args, training)`, compiled by JAX; `v` is path -> array."""
+    like = next((x.dtype for x in v.values() if jnp.issubdtype(x.dtype, jnp.floating)), None)
+
+    def bring(x: Any) -> Any:
+        if not isinstance(x, np.ndarray):
+            return x
+        return jnp.asarray(x, like if x.dtype.kind == "f" else None)
+
+    def run(inputs: checking.Inputs, training: bool) -> checking.Outcome:
+        native = tree.map(bring, inputs)
+
+        def score(v: Any) -> tuple[Any, list[Any]]:
+            outputs = [x for x in tree.leaves(call(v, native, training)) if isinstance(x, jax.Array)]
+            smooth = [(x, w) for x, w in zip(outputs, checking.weights(outputs)) if jnp.issubdtype(x.dtype, jnp.floating)]
+            return sum([jnp.sum(x * jnp.asarray(w, x.dtype)) for x, w in smooth], jnp.zeros(())), outputs
+
+        (_, outputs), gradients = at_once(jax.value_and_grad(score, has_aux=True), dict(v))
+        return checking.Outcome(list(map(np.asarray, outputs)), {path: np.asarray(x) for path, x in gradients.items()})
+
+    return run
+
+
+def check_function(owner: str, model: FunctionModule, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+    """Compare a function of JAX as a Module with the function itself."""
+    function, paths = model.native, model.paths()
+    held = {**native_state(model), **native_state(model, buffers=True)}
+    values = {leaf: held["/".join(path)] for leaf, path in paths.items()}
+    seeds = itertools.count()  # two runs of what draws differ
+
+    def call(v: Any, args: Any, training: bool) -> Any:
+        now = {leaf: v.get("/".join(path), values[leaf]) for leaf, path in paths.items()}
+        params, state = ({leaf: now[leaf] for leaf in leaves} for leaves in (function.params, function.state))
+        options = with_mode(function.signature, args, kwargs, training)
+        # A generator that compiles quickly.
+        return function.call(params, state, jax.random.key(next(seeds), impl="unsafe_rbg"), args, options)[0]
+
+    guessed = [] if kwargs else guesses(function.signature, values)
+    checking.verify(owner, runner(call, native_state(model)), module_runner(model, kwargs), args or None, guessed)
+
+
+def module_runner(model: Module, kwargs: Mapping[str, Any]) -> checking.Runner:
+    """Runs of a copy of a Module on JAX, compiled."""
+    one, seeds = copy.deepcopy(model), itertools.count()
+
+    def call(v: Any, args: Any, training: bool) -> Any:
+        one.train(training)
+        return outside(functional_call(one, Container.from_flat_dict(v), None, *args, seed=next(seeds), **kwargs)[0])
+
+    return runner(call, native_state(model))
+
+
+def guesses(signature: inspect.Signature, values: Mapping[Leaf, Any]) -> list[checking.Inputs]:
+    """Inputs that a native module may take, by its first parameter that is a matrix, a filter or a table."""
+    takes = [p for p in signature.parameters.values() if p.default is p.empty and p.name not in MODES]
+    count = sum(p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD) for p in takes)
+    for leaf, x in values.items():
+        if x.ndim > 1:
+            kind = "indices" if leaf[-1].startswith("embedding") else ("vector", "line", "image", "volume")[min(x.ndim, 5) - 2]
+            return [(a,) * max(1, count) for a in checking.arrays(kind, x.shape[0 if kind == "indices" else -2])]
+    return []
