@@ -146,7 +146,7 @@ class Iterables:
 
     def state(self) -> dict[str, Any]:
         """The random state, as arrays of bytes."""
-        return {str(i): np.array(g.get_state()) for i, g in enumerate(self.generators())}
+        return {str(i): g.get_state().numpy().copy() for i, g in enumerate(self.generators())}
 
     def set_state(self, state: Mapping[str, Any]) -> None:
         for i, generator in enumerate(self.generators()):
