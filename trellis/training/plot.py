@@ -66,8 +66,10 @@ class Raster:
         left = 2 * x - {"start": 0, "middle": 8 * len(text), "end": 16 * len(text) - 4}[anchor]
         for i, letter in enumerate(text.lower()):
             for row, bits in enumerate(_GLYPHS.get(letter, "00000")):
-                dots = np.array([left + 16 * i + 4 * k for k in range(3) if int(bits) >> (2 - k) & 1])
-                self._stamp(dots, np.full(len(dots), 2 * y - 20 + 4 * row), 4, _INK)
+                for k in range(3):
+                    if int(bits) >> (2 - k) & 1:
+                        across, down = int(left) + 16 * i + 4 * k, int(2 * y) - 20 + 4 * row
+                        self.dots[down : down + 4, across : across + 4] = tuple(bytes.fromhex(_INK[1:]))
 
     def _stamp(self, x: Any, y: Any, size: int, colour: str) -> None:
         columns, rows = (np.asarray(x) + 0.5).astype(int), (np.asarray(y) + 0.5).astype(int)

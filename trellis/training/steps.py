@@ -163,8 +163,9 @@ def _some(paths: list[str]) -> str:
 
 
 def non_finite(nest: Any) -> list[str]:
-    """The paths of the floating-point arrays with NaN or infinity in them."""
-    arrays = [(path, x) for path, x in tree.leaves_with_paths(nest) if isinstance(x, Array) and x.dtype.kind == "f"]
+    """The paths of the floating-point arrays with NaN or infinity in them; of a model's parameters in the order of its layers."""
+    found = nest.to_flat_dict().items() if isinstance(nest, Container) else tree.leaves_with_paths(nest)
+    arrays = [(path, x) for path, x in found if isinstance(x, Array) and x.dtype.kind == "f"]
     return [path for path, x in arrays if not bool(all_of(isfinite(x)))]
 
 

@@ -118,7 +118,8 @@ class Run:
     def _fail(self, what: str) -> None:
         if self.moment is not None and non_finite(self.v):
             self.v, self.buffers = self.moment.v, self.moment.buffers
-        raise NonFiniteLoss(f"fit: epoch {self.epoch + 1}, {what}. The model keeps its last finite parameters")
+            what += ". The model has the parameters from before that step again"
+        raise NonFiniteLoss(f"fit: epoch {self.epoch + 1}, {what}")
 
     def finish_epoch(self, validation: Source | None) -> dict[str, Any]:
         row = {"epoch": self.epoch + 1, **self.means.values()}

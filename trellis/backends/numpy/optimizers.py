@@ -9,18 +9,26 @@ from typing import Any
 
 import numpy as np
 
+from trellis.backends.numpy.quiet import quiet
+
 __all__ = ["fused_adam", "fused_sgd"]
 
 Flat = list[Any]
 _FLOATS = (np.dtype("float32"), np.dtype("float64"))
 
 
-def fused_sgd(
-    weights: Flat, grads: Flat, velocities: Flat | None = None, *, lr: float, step: int, decay: float, in_place: bool,
+def fused_sgd(weights: Flat, grads: Flat, velocities: Flat | None = None, **options: Any) -> Any:
+    return quiet.run(_sgd, weights, grads, velocities, **options) if _plain(weights, grads, velocities or []) else None
+
+
+def fused_adam(weights: Flat, grads: Flat, means: Flat, squares: Flat, **options: Any) -> Any:
+    return quiet.run(_adam, weights, grads, means, squares, **options) if _plain(weights, grads, means, squares) else None
+
+
+def _sgd(
+    weights: Flat, grads: Flat, velocities: Flat | None, *, lr: float, step: int, decay: float, in_place: bool,
     momentum: float, dampening: float, nesterov: bool,
 ) -> Any:  # fmt: skip
-    if not _plain(weights, grads, velocities or []):
-        return None
     updated, kept = [], []
     for w, g, velocity in zip(weights, grads, velocities or [None] * len(weights)):
         if decay:
@@ -41,12 +49,10 @@ def fused_sgd(
     return [updated] if velocities is None else [updated, kept]
 
 
-def fused_adam(
+def _adam(
     weights: Flat, grads: Flat, means: Flat, squares: Flat, *, lr: float, step: int, decay: float, in_place: bool,
     beta1: float, beta2: float, epsilon: float, decoupled: bool,
 ) -> Any:  # fmt: skip
-    if not _plain(weights, grads, means, squares):
-        return None
     # m / (sqrt(v) / root + epsilon) is root * m / (sqrt(v) + root * epsilon): one pass less.
     root = (1 - beta2**step) ** 0.5
     scale = -lr * root / (1 - beta1**step)
