@@ -59,9 +59,9 @@ class Draws:
 
 
 def at_once(function: Callable[..., Any], *args: Any) -> Any:
-    """A function compiled as a whole, which is quicker than each op; if it looks at values as Python does, op by op."""
+    """Run once: compiled as a whole, which is quicker than each op; if it looks at values as Python does, op by op."""
     try:
-        return jax.jit(function)(*args)
+        return jax.jit(function, compiler_options={"xla_backend_optimization_level": 0})(*args)
     except jax.errors.JAXTypeError:
         return function(*args)
 
@@ -223,12 +223,12 @@ def check_function(owner: str, model: FunctionModule, args: tuple[Any, ...], kwa
 
 
 def module_runner(model: Module, kwargs: Mapping[str, Any]) -> checking.Runner:
-    """Runs of a copy of a Module on JAX, compiled."""
-    one, seeds = copy.deepcopy(model), itertools.count()
+    """Runs of copies of a Module on JAX, compiled."""
+    copies, seeds = [copy.deepcopy(model).train(mode) for mode in (False, True)], itertools.count()
 
     def call(v: Any, args: Any, training: bool) -> Any:
-        one.train(training)
-        return outside(functional_call(one, Container.from_flat_dict(v), None, *args, seed=next(seeds), **kwargs)[0])
+        result, _ = functional_call(copies[training], Container.from_flat_dict(v), None, *args, seed=next(seeds), **kwargs)
+        return outside(result)
 
     return runner(call, native_state(model))
 

@@ -1,0 +1,347 @@
+"""Flax: a Module as an `nnx.Module`, and modules of nnx, or of linen with their variables, as Modules."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import itertools
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from flax import errors, linen, nnx
+from jax.core import Tracer
+
+from trellis import tree
+from trellis.backends.jax.random import check_draw
+from trellis.container import Container
+from trellis.convert import check as checking
+from trellis.convert.common import Slot, instance_of, original, skeleton
+from trellis.convert.pure import (
+    Draws,
+    Function,
+    FunctionModule,
+    JaxModule,
+    Leaf,
+    at_once,
+    check_function,
+    fresh_key,
+    guesses,
+    hollow,
+    in_jit,
+    module_runner,
+    native_key,
+    paths_of,
+    run,
+    runner,
+    with_mode,
+)
+from trellis.nn.border import outside
+from trellis.nn.module import Module
+from trellis.nn.structure import as_array, gather, modules
+
+TO, FROM = "to_flax_module", "from_flax_module"
+
+
+# ---- a Module as a module of nnx -----------------------------------------------------------------------------------------------
+class Plan:
+    """What computes for a converted Module: static to nnx, and the same in all copies, so that what is compiled fits them all."""
+
+    def __init__(self, model: Module) -> None:
+        self.skeleton = skeleton(model, "jax", TO)
+
+    def __deepcopy__(self, memo: Any) -> Plan:
+        return self
+
+    def __repr__(self) -> str:
+        return f"Plan({type(self.skeleton).__name__})"
+
+
+class FlaxModule(nnx.Module):
+    """A `tl.Module` as a module of nnx: an `nnx.Param`, or for a buffer an `nnx.BatchStat`, at each path of `v`.
+
+    `deterministic` is for what draws from `rngs`, `use_running_average` for layers with buffers; None leaves the modes as the
+    Module had them.
+    """
+
+    def __init__(self, model: Module) -> None:
+        plan = self.plan = Plan(model)
+        modes = {one.training for _, one, _ in modules(model)}
+        self.deterministic = self.use_running_average = not modes.pop() if len(modes) == 1 else None
+        self.rngs = nnx.data(nnx.Rngs(fresh_key(TO)) if any(_draws(one) for _, one, _ in modules(model)) else None)
+        for kind, buffers in ((nnx.Param, False), (nnx.BatchStat, True)):
+            _grow(self, gather(plan.skeleton, buffers), kind)
+        hollow(plan.skeleton)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        v, buffers = _flat(self, nnx.Param), _flat(self, nnx.BatchStat)
+        before = {path: variable[...] for path, variable in buffers.items()}
+        nests = Container.from_flat_dict({path: variable[...] for path, variable in v.items()}), Container.from_flat_dict(before)
+        result, after = run(self.plan.skeleton, *nests, Draws(self._draw), self._set_modes, args, kwargs)
+        for path, value in after.items():
+            if value is not before[path]:
+                buffers[path][...] = value
+        return result
+
+    def _draw(self) -> Any:
+        if self.rngs is None:
+            raise ValueError(
+                f"{type(self.plan.skeleton).__name__} draws random numbers, but has nothing to draw from; set rngs = nnx.Rngs(0)"
+            )
+        return self.rngs.dropout()
+
+    def _set_modes(self, model: Module) -> None:
+        for _, one, _ in modules(model):
+            off = self.use_running_average if one._meta.buffers else self.deterministic
+            if off is not None and one.training is off:
+                one.training = not off
+
+
+def _draws(one: Any) -> bool:
+    """Whether a layer may draw: one of Trellis by its arguments, another if its code asks for a seed."""
+    if type(one).__module__.startswith("trellis."):
+        return any(getattr(one, name, 0) for name in ("dropout", "prob", "draws"))
+    functions = [x for kind in type(one).__mro__ if kind is not Module for x in vars(kind).values() if inspect.isfunction(x)]
+    return any("next_seed" in function.__code__.co_names for function in functions)
+
+
+def _grow(node: Any, nest: Container, kind: type) -> None:
+    """Put a variable at each path of a nest."""
+    for key, value in nest.items():
+        if isinstance(node, FlaxModule) and (hasattr(FlaxModule, key) or key in ("plan", "rngs", *_MODES)):
+            raise ValueError(f"{TO}: {key!r} is a name that modules of nnx have themselves; rename the attribute")
+        if not isinstance(value, Container):
+            setattr(node, key, kind(value._data))
+            continue
+        if key not in vars(node):
+            setattr(node, key, nnx.Dict())
+        _grow(vars(node)[key], value, kind)
+
+
+_MODES = ("deterministic", "use_running_average")
+
+
+def _flat(node: Any, kind: type, above: str = "") -> dict[str, Any]:
+    """Path -> variable, of those of a kind that `_grow` put there."""
+    found: dict[str, Any] = {}
+    for key, value in vars(node).items():
+        if isinstance(value, nnx.Dict):
+            found |= _flat(value, kind, f"{above}{key}/")
+        elif isinstance(value, kind):
+            found[f"{above}{key}"] = value
+    return found
+
+
+def to_native(model: Module, *, inputs: Any = None, check: bool = True) -> FlaxModule:
+    made = type(type(model).__name__, (FlaxModule,), {})(model)
+    if check:
+        checking.verify(
+            TO, checking.module_runner(model), _runner(made, _flat(made, nnx.Param)), inputs, list(checking.guesses(model))
+        )
+    return made
+
+
+# ---- a module of nnx as a Module -----------------------------------------------------------------------------------------------
+def _variables(module: Any) -> dict[tuple[str, ...], Any]:
+    """Path -> variable, but those of random state."""
+    found = {
+        tuple(map(str, path)): x
+        for path, x in nnx.iter_graph(module)
+        if isinstance(x, nnx.Variable) and not isinstance(x, nnx.RngState)
+    }
+    return dict(zip(paths_of(found), found.values()))
+
+
+def _streams(module: Any) -> list[Any]:
+    return [x for _, x in nnx.iter_graph(module) if isinstance(x, nnx.RngStream)]
+
+
+def _copied(module: Any, key: Any) -> Any:
+    """A copy of a module with variables of its own, which draws from this key, or if it is None as the module would."""
+    made = nnx.clone(module)
+    for i, stream in enumerate([] if key is None else _streams(made)):
+        one = jax.random.fold_in(key, i)
+        shape = stream.count[...].shape
+        stream.key.set_value(jax.random.split(one, shape) if shape else one)
+        stream.count.set_value(jnp.zeros(shape, jnp.uint32))
+    return made
+
+
+def _put(variable: Any, value: Any) -> None:
+    """Give a variable its value, inside a gradient too: nnx refuses that, as a value could be traced, which this one is not."""
+    try:
+        variable.set_value(value)
+    except errors.TraceContextError:
+        if isinstance(value, Tracer):
+            raise
+        object.__setattr__(variable, "_raw_value", value)
+
+
+class NnxModule(JaxModule):
+    """A module of nnx as a Module that shares its variables."""
+
+    framework = "flax"
+
+    def _slots(self) -> list[Slot]:
+        variables = _variables(self.native)
+        for path, x in variables.items():
+            if as_array(x.get_value()) is None:
+                kind = type(x.get_value()).__name__
+                raise TypeError(f"{FROM}: the {type(x).__name__} {'/'.join(path)!r} holds a {kind}; only arrays can be carried")
+        return [
+            Slot(path, x.get_value(), not isinstance(x, nnx.Param), get=x.get_value, put=functools.partial(_put, x))
+            for path, x in variables.items()
+        ]
+
+    def _call_native(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if in_jit() or any(isinstance(x, Tracer) for x in tree.leaves((args, kwargs))):
+            return super()._call_native(args, kwargs)
+        return self.native(*args, **kwargs)
+
+    def _call_pure(self, arrays: list[Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Mapping[int, Any]]:
+        seed = self.next_seed()
+        one = _copied(self.native, None if seed is None else native_key(seed))
+        variables = list(_variables(one).values())
+        for variable, value in zip(variables, arrays):
+            variable.set_value(value)
+        result = one(*args, **kwargs)
+        for own, stream in zip(_streams(self.native), _streams(one) if seed is None else ()):
+            count = stream.count.get_value()
+            if count is not own.count.get_value():
+                if isinstance(count, Tracer):
+                    check_draw(FROM)
+                _put(own.count, count)
+        after = [variable.get_value() for variable in variables]
+        return result, {i: x for i, x in enumerate(after) if x is not arrays[i] and not isinstance(variables[i], nnx.Param)}
+
+    def _native_mode(self, mode: bool | None) -> bool:
+        if mode is not None:
+            self.mode = mode
+            (self.native.train if mode else self.native.eval)()
+        flags = [vars(one).get(name) for _, one in nnx.iter_modules(self.native) for name in _MODES]
+        return next((not flag for flag in flags if flag is not None), self.mode)
+
+
+def from_native(
+    native: Any, constructor_args: Sequence[Any] = (), constructor_kwargs: Mapping[str, Any] | None = None,
+    instance_args: Sequence[Any] = (), instance_kwargs: Mapping[str, Any] | None = None, *, variables: Any = None,
+    check: bool = True,
+) -> Module:  # fmt: skip
+    """A module of nnx, or one of linen with its `variables`, as a Module; without them, those that `init` gives."""
+    kwargs, what = dict(constructor_kwargs or {}), "a module of flax.nnx or flax.linen"
+    if isinstance(native, type) and issubclass(native, nnx.Module) and _lacks_rngs(native, constructor_args, kwargs):
+        kwargs["rngs"] = nnx.Rngs(fresh_key(FROM))
+    module = instance_of(FROM, native, (nnx.Module, linen.Module), what, constructor_args, kwargs)
+    args, options = tuple(instance_args), dict(instance_kwargs or {})
+    if isinstance(module, FlaxModule):
+        return _original(module)
+    if not callable(module):
+        raise TypeError(f"{FROM}: {type(module).__name__} has no __call__, so it cannot be a Module")
+    if isinstance(module, linen.Module):
+        made = _of_linen(module, args, options, variables)
+        if check:
+            check_function(FROM, made, args, options)
+        return made
+    made = NnxModule(module)
+    if check:
+        found = _variables(module)
+        guessed = [] if options else guesses(inspect.signature(module), {path: x.get_value() for path, x in found.items()})
+        named = {"/".join(path): x for path, x in found.items() if "/".join(path) in made.v}
+        checking.verify(FROM, _runner(module, named, options), module_runner(made, options), args or None, guessed)
+    return made
+
+
+def _lacks_rngs(native: type, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
+    signature = inspect.signature(native.__init__)
+    try:
+        return "rngs" in signature.parameters and "rngs" not in signature.bind_partial(None, *args, **kwargs).arguments
+    except TypeError:  # the constructor will say what does not fit
+        return False
+
+
+def _original(module: FlaxModule) -> Module:
+    """The Module that a module of nnx was made of, with the values that it has now."""
+    values = [{path: x.get_value() for path, x in _flat(module, kind).items()} for kind in (nnx.Param, nnx.BatchStat)]
+    made = original(module.plan.skeleton, *values)
+    module._set_modes(made)
+    return made
+
+
+def _runner(module: Any, variables: Mapping[str, Any], kwargs: Mapping[str, Any] | None = None) -> checking.Runner:
+    """Runs of a module of nnx as nnx runs it, on copies; `variables` are its parameters by path."""
+    seeds = itertools.count()  # two runs of what draws differ
+
+    def call(v: Any, args: Any, training: bool) -> Any:
+        one = _copied(module, jax.random.key(next(seeds)))
+        found = {"/".join(path): x for path, x in _variables(one).items()}
+        for path, value in v.items():
+            found[path].set_value(value)
+        (one.train if training else one.eval)()
+        return one(*args, **(kwargs or {}))
+
+    return runner(call, {path: x.get_value() for path, x in variables.items()})
+
+
+# ---- a module of linen as a Module ---------------------------------------------------------------------------------------------
+def _of_linen(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any], variables: Any) -> FunctionModule:
+    name = type(module).__name__
+    signature = inspect.Signature(list(inspect.signature(type(module).__call__).parameters.values())[1:])
+    values = _leaves(variables) if variables is not None else _initial(module, name, signature, args, kwargs)
+    params = [leaf for leaf in values if leaf[0] == "params"]
+    state = [leaf for leaf in values if leaf[0] != "params"]
+    collections = list(dict.fromkeys(leaf[0] for leaf in state))
+
+    def call(params: dict[Leaf, Any], state: dict[Leaf, Any], key: Any, args: Any, kwargs: Any) -> tuple[Any, dict[Leaf, Any]]:
+        given = _nested({**params, **state})
+        try:  # streams that are not named draw from that of the parameters
+            result, after = module.apply(
+                given, *args, rngs=None if key is None else {"params": key}, mutable=collections, **kwargs
+            )
+        except errors.InvalidRngError:
+            check_draw(FROM)
+            raise
+        return result, {**state, **_leaves(after)}
+
+    function = Function(name, call, params, state, signature)
+    return FunctionModule(function, [values[leaf] for leaf in (*params, *state)])
+
+
+def _initial(module: Any, name: str, signature: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[Leaf, Any]:
+    args = outside(args)
+    options = with_mode(signature, args, outside(kwargs), True)
+    try:
+        signature.bind(*args, **options)
+    except TypeError as error:
+        raise TypeError(
+            f"{FROM}: the variables of {name} are made by a call, and these arguments do not fit: {error}; give what it is "
+            "called with as instance_args= and instance_kwargs=, or its variables as variables="
+        ) from error
+    leaves: list[Leaf] = []
+
+    def init(key: Any) -> list[Any]:
+        made = _leaves(module.init(key, *args, **options))
+        leaves[:] = made  # compiled, it would return them sorted
+        return list(made.values())
+
+    values = at_once(init, fresh_key(FROM))
+    return dict(zip(leaves, values))
+
+
+def _leaves(nest: Any, above: Leaf = ()) -> dict[Leaf, Any]:
+    if not isinstance(nest, Mapping):
+        array = as_array(nest)
+        if array is None or not above:
+            raise TypeError(f"{FROM}: variables hold a {type(nest).__name__} at {'/'.join(above)!r}; expected a dict of arrays")
+        return {above: jnp.asarray(array._data)}
+    return {leaf: value for key, inner in nest.items() for leaf, value in _leaves(inner, (*above, key)).items()}
+
+
+def _nested(flat: Mapping[Leaf, Any]) -> dict[str, Any]:
+    made: dict[str, Any] = {}
+    for leaf, value in flat.items():
+        node = made
+        for key in leaf[:-1]:
+            node = node.setdefault(key, {})
+        node[leaf[-1]] = value
+    return made
