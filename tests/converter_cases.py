@@ -34,6 +34,50 @@ class MLP(tl.Module):
         return tl.sigmoid(self.out(x))
 
 
+class CNN(tl.Module):
+    """Convolutions, batch normalization in both its modes, pooling; images with the channels last."""
+
+    def __init__(self, **options: Any) -> None:
+        self.conv = tl.Conv2D(2, 4, 3, padding="SAME", **options)
+        self.norm = tl.BatchNorm2D(4, **options)
+        self.pool = tl.MaxPool2D(2)
+        self.out = tl.Linear(4 * 9, 3, **options)
+
+    def forward(self, x: Any) -> Any:
+        x = self.pool(tl.relu(self.norm(self.conv(x))))
+        return self.out(tl.reshape(x, (x.shape[0], -1)))
+
+
+class Tagger(tl.Module):
+    """Embedding and LSTM, of whole numbers."""
+
+    def __init__(self, **options: Any) -> None:
+        self.embed = tl.Embedding(7, 6, **options)
+        self.lstm = tl.LSTM(6, 5, bidirectional=True, **options)
+        self.out = tl.Linear(10, 3, **options)
+
+    def forward(self, x: Any) -> Any:
+        return self.out(self.lstm(self.embed(x))[0][:, -1])
+
+
+class Encoder(tl.Module):
+    """A transformer's encoder layer, without dropout so that it can be compared in training."""
+
+    def __init__(self, dropout: float = 0.0, **options: Any) -> None:
+        self.layer = tl.TransformerEncoderLayer(8, 2, 16, dropout=dropout, **options)
+        self.out = tl.Linear(8, 3, **options)
+
+    def forward(self, x: Any) -> Any:
+        return self.out(self.layer(x)[:, 0])
+
+
+_draw = np.random.default_rng(4)
+MODELS: dict[str, tuple[Callable[..., Any], np.ndarray[Any, Any]]] = {  # a model with 3 outputs (the MLP has 5), and its input
+    "MLP": (MLP, _draw.normal(size=(6, 10)).astype(np.float32)),
+    "CNN": (CNN, _draw.normal(size=(6, 6, 6, 2)).astype(np.float32)),
+    "LSTM": (Tagger, _draw.integers(0, 7, (6, 5))),
+    "transformer": (Encoder, _draw.normal(size=(6, 4, 8)).astype(np.float32)),
+}
 MLP_PATHS = ["hidden/v0/w", "hidden/v0/b", "hidden/v1/w", "hidden/v1/b", "out/w", "out/b"]
 INPUT = np.random.default_rng(2).normal(size=(16, 10)).astype(np.float32)
 LABEL = np.random.default_rng(3).uniform(size=(16, 5)).astype(np.float32)

@@ -9,10 +9,13 @@ Rules this file obeys:
 
 from __future__ import annotations
 
+import contextlib
 import copy
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from trellis import dispatch
 from trellis.array import Array
 from trellis.container import Container
 from trellis.nn import building
@@ -46,7 +49,7 @@ class Link:
     """Keeps the arrays of a tree and those of its native module one state."""
 
     def __init__(self, root: Any, slots: Sequence[Slot]) -> None:
-        self.slots = slots
+        self.slots, self.lock = slots, threading.RLock()
         self.parts: list[tuple[int, str]] = []  # of each Node: which one holds it, the root being 0, and the attribute
         self.places: list[tuple[int, str]] = []  # of each slot: the Node, and the attribute
         numbers: dict[tuple[str, ...], int] = {(): 0}
@@ -72,23 +75,29 @@ class Link:
             found.append(node)
         return found
 
+    def alone(self) -> Any:
+        """Inside, no other thread reads or writes the native module; torch.compile, which has no locks, runs in one thread."""
+        return contextlib.nullcontext() if dispatch.is_compiling() else self.lock
+
     def pull(self) -> None:
         """Let the tree hold what the native module holds."""
         made: dict[int, Array] = {}
-        for attributes, name, slot in self.held:
-            value = slot.get()  # type: ignore[misc]
-            if attributes[name]._data is not value:
-                attributes[name] = made.get(id(value)) or made.setdefault(id(value), Array(value))
+        with self.alone():
+            for attributes, name, slot in self.held:
+                value = slot.get()  # type: ignore[misc]
+                if attributes[name]._data is not value:
+                    attributes[name] = made.get(id(value)) or made.setdefault(id(value), Array(value))
 
     def push(self) -> None:
         """Let the native module hold what the tree holds; if it cannot, the tree is as it was."""
-        try:
-            for attributes, name, slot in self.held:
-                value = attributes[name]._data
-                if value is not slot.get():  # type: ignore[misc]
-                    slot.put(value)  # type: ignore[misc]
-        finally:
-            self.pull()
+        with self.alone():
+            try:
+                for attributes, name, slot in self.held:
+                    value = attributes[name]._data
+                    if value is not slot.get():  # type: ignore[misc]
+                        slot.put(value)  # type: ignore[misc]
+            finally:
+                self.pull()
 
 
 class Node(Module):

@@ -9,7 +9,6 @@
 from __future__ import annotations
 
 import contextlib
-import threading
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -25,6 +24,7 @@ from trellis.convert import check as checking
 from trellis.convert.common import Foreign, Slot, instance_of, original, skeleton
 from trellis.dispatch import load
 from trellis.keys import key_data
+from trellis.nn import torch_names
 from trellis.nn.module import Module
 from trellis.nn.structure import Binding, gather, modules
 from trellis.ops.conversion import to_numpy
@@ -68,14 +68,25 @@ class TorchModule(torch.nn.Module):
     def __init__(self, module: Module | None) -> None:
         super().__init__()
         self.trellis_module = module
-        self._arrays: list[tuple[Array, dict[str, Any], str]] = []  # an Array of the model, and where torch holds it
-        self._states: list[tuple[Module, str, Array, dict[str, Any], str]] = []  # the same of buffers, and whose they are
+        self._places: list[tuple[dict[str, Any], str] | None] = []  # where torch holds each array of the model, in its order
         if module is not None:
-            self._bind()
             self.training = module.training
 
     def _bind(self) -> None:
+        """Prepare what a call needs. Not copied with the module: a copy binds its own."""
+        self._arrays: list[tuple[Array, dict[str, Any], str]] = []
+        self._states: list[tuple[Module, str, Array, dict[str, Any], str]] = []  # buffers, and whose they are
+        if self.trellis_module is None:
+            return
         object.__setattr__(self.trellis_module, "_bound", _IN_TORCH)
+        arrays = [place.array for place in torch_names.places(self.trellis_module)]
+        self._arrays += [(array, *place) for array, place in zip(arrays, self._places, strict=True) if place is not None]
+        found = {id(array): (array, table, name) for array, table, name in self._arrays}
+        for _, one, _ in modules(self.trellis_module):
+            for name in sorted(one._meta.buffers):
+                array = one.__dict__.get(name)
+                if isinstance(array, Array):
+                    self._states.append((one, name, *found[id(array)]))
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         module = self.trellis_module
@@ -112,10 +123,12 @@ class TorchModule(torch.nn.Module):
             self.trellis_module.training = mode
         return super().train(mode)
 
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in self.__dict__.items() if name not in ("_arrays", "_states")}
+
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)
-        if self.trellis_module is not None:
-            self._bind()
+        self._bind()
 
     def _get_name(self) -> str:
         return "Parts" if self.trellis_module is None else type(self.trellis_module).__name__
@@ -160,7 +173,9 @@ def _parts(model: Module) -> TorchModule:
             table[name] = array._data if is_buffer else torch.nn.Parameter(array._data, requires_grad=path not in frozen)
             places[id(array)] = table, name
     for part in parts.values():
-        _connect(part, places)
+        if part.trellis_module is not None:
+            part._places = [places.get(id(place.array)) for place in torch_names.places(part.trellis_module)]
+        part._bind()
     return parts[""]
 
 
@@ -174,20 +189,6 @@ def _part(parts: dict[str, TorchModule], path: str) -> TorchModule:
     return parts[path]
 
 
-def _connect(part: TorchModule, places: dict[int, tuple[dict[str, Any], str]]) -> None:
-    module = part.trellis_module
-    if module is None:
-        return
-    for is_buffer in (False, True):
-        for array in gather(module, is_buffer).to_flat_dict().values():
-            part._arrays.append((array, *places[id(array)]))
-    for _, one, _ in modules(module):
-        for name in sorted(one._meta.buffers):
-            array = one.__dict__.get(name)
-            if isinstance(array, Array):
-                part._states.append((one, name, array, *places[id(array)]))
-
-
 def _back(native: TorchModule) -> Module:
     """The model that a torch module was made of, with the values it has now."""
     if native.trellis_module is None:
@@ -196,8 +197,10 @@ def _back(native: TorchModule) -> Module:
     arrays = [gather(native.trellis_module, buffers).to_flat_dict() for buffers in (False, True)]
     v, buffers = ({path: found[id(array)].detach() for path, array in part.items()} for part in arrays)
     model = original(native.trellis_module, v, buffers)
+    frozen = model.frozen
     for path, array in arrays[0].items():
-        (model.unfreeze if found[id(array)].requires_grad else model.freeze)(path)
+        if (path in frozen) is found[id(array)].requires_grad:
+            (model.unfreeze if path in frozen else model.freeze)(path)
     for (_, one, _), (_, now, _) in zip(modules(model), modules(native.trellis_module)):
         one.training = now.training
     return model
@@ -234,38 +237,29 @@ class FromTorch(Foreign):
         return self.native.training
 
     def _call_native(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        if torch.compiler.is_compiling():
-            return self.native(*args, **kwargs)
-        with self.names.lock:
+        with self._meta.link.alone():
             return self.native(*args, **kwargs)
 
     def _call_pure(self, arrays: list[Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Mapping[int, Any]]:
         names = self.names
         given = [x.clone() if is_buffer else x for x, is_buffer in zip(arrays, names.are_buffers)]
         state = dict(zip(names.all, given))
-        traced = torch.compiler.is_compiling()
-        with contextlib.nullcontext() if traced else names.lock, _seeded(self.next_seed()):
+        with self._meta.link.alone(), _seeded(self.next_seed()):  # functional_call swaps the arrays for a while
             result = torch.func.functional_call(self.native, state, args, kwargs, tie_weights=False)
         # torch's batch normalization changes its statistics without a sign
         training = any(names.are_buffers) and any(part.training for part in self.native.modules())
         changed = {}
         for i, (name, is_buffer) in enumerate(zip(names.all, names.are_buffers)):
-            if is_buffer and (training or state[name] is not given[i] or (not traced and given[i]._version)):
+            if is_buffer and (training or state[name] is not given[i] or given[i]._version):
                 changed[i] = state[name]
         return result, changed
 
 
 class Names:
-    """The names of the arrays of a torch module, in the order of the slots, and who may run it: functional_call swaps arrays."""
+    """The names of the arrays of a torch module, in the order of the slots."""
 
     def __init__(self, all: list[str], are_buffers: list[bool]) -> None:
-        self.all, self.are_buffers, self.lock = all, are_buffers, threading.RLock()
-
-    def __deepcopy__(self, memo: Any) -> Names:
-        return Names(self.all, self.are_buffers)
-
-    def __reduce__(self) -> Any:
-        return Names, (self.all, self.are_buffers)
+        self.all, self.are_buffers = all, are_buffers
 
 
 class _Held:
