@@ -83,6 +83,18 @@ INPUT = np.random.default_rng(2).normal(size=(16, 10)).astype(np.float32)
 LABEL = np.random.default_rng(3).uniform(size=(16, 5)).astype(np.float32)
 
 
+def near(found: Any, expected: Any, tolerance: float = 1e-5) -> None:
+    """Arrays of any frameworks, equal to the tolerance relative to the largest number, at least 1."""
+    found, expected = to_numpy(found), to_numpy(expected)
+    assert found.shape == expected.shape
+    np.testing.assert_allclose(found, expected, rtol=tolerance, atol=tolerance * max(1.0, float(np.abs(expected).max(initial=0))))
+
+
+def loss_of(y: Any) -> Any:
+    """A loss, of a native torch tensor too."""
+    return tl.mean((y - 0.3) ** 2) if isinstance(y, tl.Array) else ((y - 0.3) ** 2).mean()
+
+
 def by_hand(v: Any, x: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     """The MLP in NumPy, of its parameters."""
     for name in ("hidden/v0", "hidden/v1"):
