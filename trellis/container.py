@@ -322,7 +322,14 @@ def _split(node: Container) -> tuple[Any, Any, Any]:
     return keys, [node._nodes[key] for key in keys], tree.InsertionOrder(node._nodes)
 
 
-tree.register(Container, _split, lambda type, keys, order, members: type._tree_unflatten(order, members))
+def _join(type: type[Container], keys: Any, order: Any, members: Any) -> Container:
+    made = object.__new__(type)
+    nodes = dict(zip(keys, members))
+    object.__setattr__(made, "_nodes", nodes if tuple.__eq__(order, keys) else {key: nodes[key] for key in order})
+    return made
+
+
+tree.register(Container, _split, _join)
 
 
 # ---- keys, paths, nodes --------------------------------------------------------------------------------------------------------

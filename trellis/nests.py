@@ -44,15 +44,13 @@ class Nest:
 
     def fill(self, arrays: Sequence[Any]) -> Any:
         """The nest with other native arrays; what was a `tl.Array` is one again."""
-        remaining = list(arrays)
+        remaining = iter(arrays)
         made = []
-        position = 0
         for leaf, kind in zip(self.leaves, self.kinds):
-            if kind in (WRAPPED, NATIVE):
-                made.append(Array(remaining[position]) if kind == WRAPPED else remaining[position])
-                position += 1
+            if kind == WRAPPED:
+                made.append(Array(next(remaining)))
             else:
-                made.append(leaf)
+                made.append(next(remaining) if kind == NATIVE else leaf)
         return tree.unflatten(self.treedef, made)
 
     def without_arrays(self) -> Nest:

@@ -36,9 +36,8 @@ class TreeDef:
 
     __slots__ = ("type", "keys", "extra", "children", "num_leaves")
 
-    def __init__(self, type: type | None, keys: Sequence[Any], extra: Any, children: tuple[TreeDef, ...]) -> None:
-        self.type, self.keys, self.extra, self.children = type, tuple(keys), extra, children
-        self.num_leaves: int = 1 if type is None else sum([c.num_leaves for c in children])
+    def __init__(self, type: type | None, keys: Sequence[Any], extra: Any, children: tuple[TreeDef, ...], leaves: int) -> None:
+        self.type, self.keys, self.extra, self.children, self.num_leaves = type, tuple(keys), extra, children, leaves
 
     def __eq__(self, other: object) -> bool:
         if self is other:
@@ -65,7 +64,7 @@ class _Star:
         return "*"
 
 
-LEAF = TreeDef(None, (), None, ())
+LEAF = TreeDef(None, (), None, (), 1)
 
 
 # ---- the public functions ----------------------------------------------------------------------------------------------------
@@ -210,14 +209,22 @@ def _flatten(node: Any, leaves: list[Any]) -> TreeDef:
         leaves.append(node)
         return LEAF
     keys, members, extra = kind.split(node)
-    return TreeDef(type(node), keys, extra, tuple([_flatten(child, leaves) for child in members]))
+    children, before = [], len(leaves)
+    for child in members:  # most are leaves: no call for them, as this runs in every step of a training
+        if _KINDS[type(child)] is None:
+            leaves.append(child)
+            children.append(LEAF)
+        else:
+            children.append(_flatten(child, leaves))
+    return TreeDef(type(node), keys, extra, tuple(children), len(leaves) - before)
 
 
 def _unflatten(treedef: TreeDef, leaves: Any) -> Any:
     if treedef.type is None:
         return next(leaves)
     kind: Any = _KINDS[treedef.type]
-    return kind.join(treedef.type, treedef.keys, treedef.extra, [_unflatten(child, leaves) for child in treedef.children])
+    members = [next(leaves) if child is LEAF else _unflatten(child, leaves) for child in treedef.children]
+    return kind.join(treedef.type, treedef.keys, treedef.extra, members)
 
 
 # ---- the kinds of nodes ------------------------------------------------------------------------------------------------------

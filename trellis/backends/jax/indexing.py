@@ -10,7 +10,7 @@ import numpy as np
 from jax import lax
 
 from trellis import dtypes
-from trellis.backends.jax.common import cast, check_indices, compiled, is_concrete, item_of, one_dimensional_axis
+from trellis.backends.jax.common import cast, check_indices, compiled, is_concrete, item_of, on_host, one_dimensional_axis
 from trellis.backends.jax.meta import dtype_of
 from trellis.composites.indexing import multiply_at
 
@@ -60,6 +60,9 @@ def _native_key(op: str, x: Any, key: tuple[Any, ...], indices: tuple[Any, ...])
             entry = next(remaining)
             if entry.dtype.kind == "b":
                 axis += entry.ndim
+                if entry.ndim and entry.shape == x.shape[axis - entry.ndim : axis] and on_host(entry):
+                    made.extend(np.nonzero(np.asarray(entry)))  # what a mask means; JAX compiles for it, for each new shape
+                    continue
             else:
                 check_indices(op, entry, x.shape[axis], axis)
                 axis += 1
@@ -81,14 +84,42 @@ _sliced = compiled(_window, "axes", "sizes", "shape")
 
 def getitem(x: Any, *indices: Any, key: tuple[Any, ...]) -> Any:
     if indices:
-        return x[_native_key("x[key]", x, key, indices)]
+        native = _native_key("x[key]", x, key, indices)
+        return x[native] if not is_concrete(x, *indices) or _has_masks(native) else _advanced(x, native)
     if isinstance(x, jax.core.Tracer):
         return x[key]
     return _basic(x, key)
 
 
+def _has_masks(native: tuple[Any, ...]) -> bool:
+    return any(getattr(entry, "dtype", None) == np.bool_ for entry in native)
+
+
+def _gathered(x: Any, operands: list[Any], form: tuple[Any, ...]) -> Any:
+    remaining = iter(operands)
+    return x[tuple([next(remaining) if e == "array" else slice(*e) if type(e) is tuple else e for e in form])]
+
+
+_gather = compiled(_gathered, "form")
+
+
+def _advanced(x: Any, native: tuple[Any, ...]) -> Any:
+    """A key with index arrays as one call into XLA; the ints are operands too, so that a loop over them compiles once."""
+    operands = [entry for entry in native if entry is not None and entry is not Ellipsis and type(entry) is not slice]
+    form = [(e.start, e.stop, e.step) if type(e) is slice else e if e is None or e is Ellipsis else "array" for e in native]
+    return _gather(x, operands, form=tuple(form))
+
+
+_element = compiled(lambda x, position: lax.dynamic_index_in_dim(lax.reshape(x, (x.size,)), position, keepdims=False))
+
+
 def _basic(x: Any, key: tuple[Any, ...]) -> Any:
     """A key of ints and slices. Where they start is an operand: a loop over x[i] compiles once, not once for each i."""
+    if len(key) == x.ndim and all(type(entry) is int for entry in key) and x.size < 2**31:
+        position = 0
+        for entry, size in zip(key, x.shape):
+            position = position * size + (entry if entry >= 0 else entry + size)
+        return _element(x, position) if key else x
     starts, axes, sizes, shape, axis = [], [], [], [], 0
     for entry in key:
         if entry is None:

@@ -12,7 +12,7 @@ import numpy as np
 from jax import lax
 
 from trellis.backends import elementwise as factories
-from trellis.backends.jax.common import cast, compiled, is_concrete, is_half, promoted, widened
+from trellis.backends.jax.common import cast, compiled, is_concrete, is_half, on_host, promoted, widened
 from trellis.backends.jax.meta import NATIVE
 from trellis.backends.jax.reduction import sum_dtype
 from trellis.dtypes import DType
@@ -94,7 +94,13 @@ def _square(op: str, x: Any) -> None:
 
 def _check(op: str, result: Any, what: str, *given: Any) -> None:
     """XLA marks a failure by NaN or infinity in the result, where LAPACK reports it. Traced arrays have no values to look at."""
-    if is_concrete(result, *given) and _any_lost(result, *given):
+    if not is_concrete(result, *given):
+        return
+    if on_host(result):
+        lost = not np.isfinite(np.asarray(result)).all() and all(np.isfinite(np.asarray(x)).all() for x in given)
+    else:
+        lost = _any_lost(result, *given)
+    if lost:
         raise np.linalg.LinAlgError(f"{op}: {what}")
 
 

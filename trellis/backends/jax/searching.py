@@ -9,7 +9,7 @@ import numpy as np
 from jax import lax
 
 from trellis import dtypes
-from trellis.backends.jax.common import as_index, cast, common, compiled, is_concrete, real_only, strong
+from trellis.backends.jax.common import as_index, beside, cast, common, compiled, is_concrete, on_host, real_only, strong
 from trellis.backends.jax.meta import default_int, native_dtype
 from trellis.dtypes import DType
 
@@ -32,6 +32,8 @@ def argmin(x: Any, *, axis: int | None, keepdims: bool) -> Any:
 def nonzero(x: Any) -> tuple[Any, ...]:
     if x.ndim == 0:
         raise ValueError("nonzero: a 0-d array has no indices; make it 1-d with tl.reshape(x, (1,))")
+    if on_host(x):
+        return tuple(beside(x, list(map(_host_index, np.nonzero(np.asarray(x))))))
     return tuple(as_index(i) for i in jnp.nonzero(x))
 
 
@@ -84,13 +86,22 @@ def top_k(x: Any, *, k: int, axis: int, largest: bool) -> tuple[Any, Any]:
 
 
 # ---- sets ------------------------------------------------------------------------------------------------------------
+def _host_index(x: Any) -> Any:
+    return x.astype(native_dtype(default_int()))
+
+
 def unique_all(x: Any) -> tuple[Any, Any, Any, Any]:
+    if on_host(x) and x.dtype.kind in "biufc":
+        values, *rest = np.unique(np.asarray(x), return_index=True, return_inverse=True, return_counts=True, equal_nan=False)
+        return tuple(beside(x, [values, *map(_host_index, rest)]))
     _, indices, inverse, counts = jnp.unique(x, return_index=True, return_inverse=True, return_counts=True, equal_nan=False)
     values = jnp.reshape(x, (-1,))[indices]  # the same values, but differentiable
     return values, as_index(indices), as_index(jnp.reshape(inverse, x.shape)), as_index(counts)
 
 
 def unique_values(x: Any) -> Any:
+    if on_host(x) and x.dtype.kind in "biufc":
+        return beside(x, np.unique(np.asarray(x), equal_nan=False))
     return jnp.unique(x, equal_nan=False) if is_concrete(x) else unique_all(x)[0]
 
 

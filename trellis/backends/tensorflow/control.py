@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import tensorflow as tf
+from tensorflow.python.framework.ops import EagerTensor
 
 from trellis.backends.tensorflow.meta import is_traced
 from trellis.nests import Nest
@@ -158,8 +159,8 @@ def compile(function: Callable[[Flat], Any]) -> Callable[[Flat], Any]:
     made: dict[Any, Callable[[Flat], Any]] = {}
 
     def run(leaves: Flat) -> Any:
-        leaves = [tf.convert_to_tensor(x) if isinstance(x, tf.Variable) else x for x in leaves]
-        key = tuple([(tuple(x.shape), x.dtype) if tf.is_tensor(x) else (type(x), x) for x in leaves])
+        leaves = [x if type(x) is EagerTensor else tf.convert_to_tensor(x) if tf.is_tensor(x) else x for x in leaves]
+        key = tuple([(x._shape_tuple(), x.dtype) if type(x) is EagerTensor else (type(x), x) for x in leaves])
         entry = made.get(key)
         if entry is None:
             entry = made[key] = _compile_one(function, leaves)
@@ -183,8 +184,12 @@ def _compile_one(function: Callable[[Flat], Any], leaves: Flat) -> Callable[[Fla
     concrete = tf.function(traced, autograph=False).get_concrete_function(specs)
     nest = returned[-1]
 
+    # The signature is known to fit: the public call would compare each tensor with it once more, half a millisecond for a model.
+    call_flat = getattr(concrete, "_call_flat", None)
+
     def run(leaves: Flat) -> Any:
+        tensors = [x for x in leaves if type(x) is EagerTensor]
         # As one list, as it was traced: tensors one by one are taken too, but after a TypeError that prints them all.
-        return nest.fill(concrete([x for x in leaves if tf.is_tensor(x)]))
+        return nest.fill(concrete(tensors) if call_flat is None else call_flat(tensors, concrete.captured_inputs))
 
     return run
