@@ -23,7 +23,7 @@ export TF_CPP_MIN_LOG_LEVEL ?= 3
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /make \1|/' | awk -F'|' '{printf "  %-18s %s\n", $$1, $$2}'
 
-demo: $(VENV)/.base  ## one program on every installed framework; installs NumPy only
+demo: $(VENV)/.base  ## one network, trained on every installed framework; installs NumPy only
 	$(BIN)/python examples/demo.py
 
 test: $(VENV)/.all  ## all tests; installs the four frameworks, as pinned in constraints.txt

@@ -1,7 +1,7 @@
-"""One numerical program, written once, on every framework that is installed: `make demo`, or `python examples/demo.py`.
+"""One network, written once, trained on every framework that is installed: `make demo`, or `python examples/demo.py`.
 
-The program reduces points to their two principal components and groups them with k-means. It names no framework: `tl` functions
-and operators run on whatever holds the data, so the same lines are NumPy, JAX, PyTorch and TensorFlow code.
+It reads handwritten-like digits that are generated here. Weights, the order of the data and Dropout follow from one seed, so that
+every framework goes the same way. The losses of all steps are compared at the end, and drawn: build/demo.png, build/demo.html.
 """
 
 from __future__ import annotations
@@ -9,98 +9,103 @@ from __future__ import annotations
 import os
 import sys
 import time
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # TensorFlow greets on import otherwise
+os.environ.setdefault("JAX_ENABLE_X64", "1")
 
 import trellis as tl
 
-CLUSTERS = 5
+DIGITS = """
+ ###    #    ###  ##### #   # ##### ##### #####  ###   ###
+#   #  ##   #   #     # #   # #     #         # #   # #   #
+#   #   #       #  ###  #   # ####  ####     #   ###  #   #
+#   #   #      #      # #####     # #   #    #  #   #  ####
+#   #   #     #   #   #     # #   # #   #   #   #   #     #
+ ###    #   #####  ###      #  ###   ###    #    ###   ###
+"""
 
 
-# ---- the program: no framework is named from here ... -----------------------------------------------------------------------
-def principal_components(points: tl.Array, count: int) -> tuple[tl.Array, tl.Array]:
-    """Points (n, features) projected on the `count` directions of largest variance, and the share of it they explain."""
-    centred = points - tl.mean(points, axis=0)
-    _, singular_values, directions = tl.linalg.svd(centred, full_matrices=False)
-    variances = singular_values**2
-    return centred @ directions[:count, :].T, tl.sum(variances[:count]) / tl.sum(variances)
+# ---- the network and its training: no framework is named here ------------------------------------------------------------------
+class Net(tl.Module):
+    def __init__(self, **options: Any) -> None:
+        sizes: Any = {"padding": "SAME", "with_bias": False}  # BatchNorm has a bias
+        self.convolutions = [tl.Conv2D(1, 16, 3, **sizes), tl.Conv2D(16, 32, 3, **sizes)]
+        self.norms = [tl.BatchNorm2D(16), tl.BatchNorm2D(32)]
+        self.pool, self.dropout, self.out = tl.MaxPool2D(2), tl.Dropout(0.25), tl.Linear(3 * 3 * 32, 10)
+        super().__init__(**options)
+
+    def forward(self, x: Any) -> Any:
+        for convolution, norm in zip(self.convolutions, self.norms):
+            x = self.pool(tl.relu(norm(convolution(x))))
+        return self.out(self.dropout(tl.reshape(x, (x.shape[0], -1))))
 
 
-def squared_distances(points: tl.Array, centres: tl.Array) -> tl.Array:
-    """Squared distance of each of (n, features) points to each of (k, features) centres: (n, k)."""
-    return tl.sum((points[:, None, :] - centres[None, :, :]) ** 2, axis=-1)
+def train(train_data: Any, test_data: Any) -> tl.History:
+    tl.seed(0)  # the initial weights, the same on every framework
+    model = Net(dtype="float64")  # in float32, rounding may decide which of two dots max pooling takes, and the ways part
+    trainer = tl.Trainer(seed=0)
+    return trainer.fit(model, train_data, tl.cross_entropy, tl.Adam(3e-3), 6, "accuracy", validation=test_data, batch_size=40)
 
 
-def spread_out(points: tl.Array, count: int) -> tl.Array:
-    """Starting centres for k-means: the first point, then again and again the point farthest from those chosen so far."""
-    centres = points[:1, :]
-    while centres.shape[0] < count:
-        to_nearest = tl.min(squared_distances(points, centres), axis=1)
-        farthest = tl.argmax(to_nearest, keepdims=True)
-        centres = tl.concat([centres, tl.take(points, farthest, axis=0)])
-    return centres
-
-
-def k_means(points: tl.Array, count: int) -> tuple[tl.Array, int]:
-    """Squared distance of each point to the centre of its cluster, and the number of rounds until none changed its cluster."""
-    centres = spread_out(points, count)
-    labels = tl.argmin(squared_distances(points, centres), axis=1)
-    for iteration in range(1, 101):  # noqa: B007
-        members = tl.maximum(tl.bincount(labels, length=count), 1)  # at least 1: a cluster may be empty
-        centres = tl.segment_sum(points, labels, num_segments=count) / members[:, None]
-        distances = squared_distances(points, centres)
-        previous, labels = labels, tl.argmin(distances, axis=1)
-        if tl.all(labels == previous):
-            break
-    return tl.min(distances, axis=1), iteration
-
-
-# ---- ... to here --------------------------------------------------------------------------------------------------------------
-def generate_points() -> np.ndarray:
-    """Five clouds of 120 points in 8 dimensions."""
+# ---- the data, and the comparison ----------------------------------------------------------------------------------------------
+def generate_digits(count: int) -> tuple[np.ndarray, np.ndarray]:
+    """`count` images, 12 by 12, of digits that are turned, moved, larger or smaller, and noisy; and which digit each is."""
+    lines = [line.ljust(60) for line in DIGITS.strip("\n").split("\n")]
+    shapes = np.zeros((10, 10, 9))  # with a rim, so that what is outside is empty
+    for digit in range(10):
+        shapes[digit, 2:8, 2:7] = [[letter == "#" for letter in line[6 * digit : 6 * digit + 5]] for line in lines]
     random = np.random.default_rng(0)
-    centres = random.normal(scale=4.0, size=(CLUSTERS, 8))
-    return (centres[:, None, :] + random.normal(size=(CLUSTERS, 120, 8))).reshape(-1, 8).astype(np.float32)
-
-
-def run(data: np.ndarray, backend: str) -> tuple[list[str], np.ndarray]:
-    """The program on one framework: its row of the table, and the distances it found."""
-    points = tl.asarray(data, backend=backend)  # the only line that names a framework
-    for _ in range(2):  # the first time, frameworks load and compile their kernels
-        start = time.perf_counter()
-        projected, explained = principal_components(points, 2)
-        distances, iterations = k_means(projected, CLUSTERS)
-        inertia = float(tl.sum(distances))
-        seconds = time.perf_counter() - start
-    return [f"{float(explained):.6f}", f"{inertia:.3f}", f"{iterations}", f"{seconds:.4f}"], tl.to_numpy(distances)
+    labels = random.integers(0, 10, count)
+    angle, size = random.normal(0.0, 0.15, (count, 1, 1)), random.uniform(0.6, 0.85, (count, 1, 1))
+    row, column = np.meshgrid(np.arange(12) - 5.5, np.arange(12) - 5.5, indexing="ij")
+    row, column = row + random.uniform(-1.2, 1.2, (count, 1, 1)), column + random.uniform(-1.2, 1.2, (count, 1, 1))
+    y = np.clip(size * (row * np.cos(angle) - column * np.sin(angle)) + 4.5, 0, 8.999)
+    x = np.clip(size * (row * np.sin(angle) + column * np.cos(angle)) + 4.0, 0, 7.999)
+    images = np.zeros((count, 12, 12))
+    for i in (0, 1):  # between the four dots around each place
+        for k in (0, 1):
+            part = np.abs(1 - i - y % 1) * np.abs(1 - k - x % 1)
+            images += part * shapes[labels[:, None, None], y.astype(int) + i, x.astype(int) + k]
+    images = images * random.uniform(0.6, 1.0, (count, 1, 1)) + random.normal(0.0, 0.1, images.shape)
+    return images[..., None].astype(np.float32), labels
 
 
 def main() -> None:
-    data = generate_points()
-    print(f"PCA and k-means of {data.shape[0]} points in {data.shape[1]} dimensions: one program, every framework here\n")
-    table = [["backend", "version", "explained variance", "inertia", "iterations", "seconds"]]
-    found, missing = [], []
-    for backend in tl.backends():
-        if backend.installed:
-            row, distances = run(data, backend.name)
-            table.append([backend.name, str(backend.version), *row])
-            found.append(distances)
-        else:
-            missing.append(backend.name)
+    images, labels = generate_digits(2400)
+    train_data, test_data = (images[:2000], labels[:2000]), (images[2000:], labels[2000:])
+    table = [["backend", "version", "test accuracy", "last loss", "seconds"]]
+    curves: dict[str, list[float]] = {}
+    missing = [backend.name for backend in tl.backends() if not backend.installed]
+    for backend in [backend for backend in tl.backends() if backend.installed]:
+        print(f"training on {backend.name} {backend.version}")
+        start = time.perf_counter()
+        with tl.using(backend.name):  # the only line that chooses a framework
+            history = train(train_data, test_data)
+        seconds = time.perf_counter() - start
+        curves[backend.name] = history.losses
+        accuracy = f"{history['validation_accuracy'][-1]:.1%}"
+        table.append([backend.name, str(backend.version), accuracy, f"{history.losses[-1]:.6f}", f"{seconds:.1f}"])
+        print()
     widths = [max(map(len, column)) for column in zip(*table)]
     for name, version, *numbers in table:
         cells = [name.ljust(widths[0]), version.ljust(widths[1]), *(n.rjust(w) for n, w in zip(numbers, widths[2:]))]
         print("  ".join(cells))
-    if len(found) > 1:
-        largest = max(float(np.max(np.abs(distances - found[0]))) for distances in found)
-        print(f"\nlargest difference between backends in any of the {data.shape[0]} distances: {largest:.1e}")
+    if len(curves) > 1:
+        losses = np.array(list(curves.values()))
+        print(f"\nlargest difference between backends in any of the {losses.shape[1]} losses: {np.ptp(losses, axis=0).max():.1e}")
+    folder = Path(__file__).resolve().parent.parent / "build"
+    folder.mkdir(exist_ok=True)
+    for name in ("demo.png", "demo.html"):
+        tl.plot_curves(folder / name, {"loss of each step": curves}, x_label="step")
+    print(f"the loss curves are in {os.path.relpath(folder / 'demo.png')} and {os.path.relpath(folder / 'demo.html')}")
     if missing:
-        python = os.path.relpath(sys.executable)
         print("\nnot installed here; add one with")
         for name in missing:
-            print(f"  {python} -m pip install 'trellis[{name}]'")
+            print(f"  {os.path.relpath(sys.executable)} -m pip install 'trellis[{name}]'")
 
 
 if __name__ == "__main__":

@@ -72,7 +72,7 @@ class Raster:
                         self.dots[down : down + 4, across : across + 4] = tuple(bytes.fromhex(_INK[1:]))
 
     def _stamp(self, x: Any, y: Any, size: int, colour: str) -> None:
-        columns, rows = (np.asarray(x) + 0.5).astype(int), (np.asarray(y) + 0.5).astype(int)
+        columns, rows = (np.round(place).astype(int) - size // 2 for place in (x, y))
         for i in range(size):
             for k in range(size):
                 at = np.clip(rows + i, 0, self.dots.shape[0] - 1), np.clip(columns + k, 0, self.dots.shape[1] - 1)
@@ -153,7 +153,9 @@ def _panel(pen: Any, left: int, title: str, curves: Mapping[str, list[tuple[floa
     for number, (label, points) in enumerate(curves.items()):
         colour = _COLOURS[number % len(_COLOURS)]
         places = [(across.place(x), up.place(y)) for x, y in points]
-        pen.line(places if len(places) > 1 else [(x - 3 + 6 * k, y) for x, y in places for k in (0, 1)], colour, 1.5)
+        if len(places) == 1:
+            places = [(places[0][0] - 3, places[0][1]), (places[0][0] + 3, places[0][1])]
+        pen.line(places, colour, 1.5 + len(curves) - 1 - number)  # thinner on top, so that curves that are one are seen
         legend = top + 8 + 15 * number
         pen.line([(last - 110, legend), (last - 92, legend)], colour, 2.5)
         pen.text(last - 86, legend + 4, label)
