@@ -282,7 +282,8 @@ def _runner(module: Any, variables: Mapping[str, Any], kwargs: Mapping[str, Any]
         (one.train if training else one.eval)()
         return one(*args, **(kwargs or {}))
 
-    return runner(call, {path: x.get_value() for path, x in variables.items()})
+    model = functools.partial(_original, module) if isinstance(module, FlaxModule) else None
+    return runner(call, {path: x.get_value() for path, x in variables.items()}, model)
 
 
 # ---- a module of linen as a Module ---------------------------------------------------------------------------------------------

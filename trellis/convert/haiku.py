@@ -36,13 +36,13 @@ TO, FROM = "to_haiku_module", "from_haiku_module"
 
 # ---- a Module as a Haiku module ------------------------------------------------------------------------------------------------
 class Part(hk.Module):
-    """Parameters and state under one name."""
+    """Parameters and state under one name; first values are copied, since who trains may give their memory away."""
 
     def parameter(self, name: str, value: Any) -> Any:
-        return hk.get_parameter(name, value.shape, value.dtype, lambda *_: value)
+        return hk.get_parameter(name, value.shape, value.dtype, lambda *_: jnp.copy(value))
 
     def state(self, name: str, value: Any) -> Any:
-        return hk.get_state(name, value.shape, value.dtype, lambda *_: value)
+        return hk.get_state(name, value.shape, value.dtype, lambda *_: jnp.copy(value))
 
     def set_state(self, name: str, value: Any) -> None:
         hk.set_state(name, value)
@@ -280,4 +280,4 @@ def _runner(made: type[HaikuModule]) -> checking.Runner:
         params = _nested({_leaf("top", plan.places[path]): value for path, value in v.items()})
         return transformed.apply(params, state, jax.random.PRNGKey(0), args, training)[0]
 
-    return runner(call, plan.v)
+    return runner(call, plan.v, lambda: _original(plan, None, None))

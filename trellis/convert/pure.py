@@ -181,8 +181,10 @@ class FunctionModule(JaxModule):
 
 
 # ---- checks --------------------------------------------------------------------------------------------------------------------
-def runner(call: Callable[[Any, Any, bool], Any], v: Mapping[str, Any]) -> checking.Runner:
-    """Runs of `call(v, args, training)`, compiled by JAX; `v` is path -> array."""
+def runner(
+    call: Callable[[Any, Any, bool], Any], v: Mapping[str, Any], model: Callable[[], Module] | None = None
+) -> checking.Runner:
+    """Runs of `call(v, args, training)`, compiled by JAX; `v` is path -> array. `model` is a Module whose parts are those."""
     like = next((x.dtype for x in v.values() if jnp.issubdtype(x.dtype, jnp.floating)), None)
 
     def bring(x: Any) -> Any:
@@ -199,7 +201,11 @@ def runner(call: Callable[[Any, Any, bool], Any], v: Mapping[str, Any]) -> check
             return sum([jnp.sum(x * jnp.asarray(w, x.dtype)) for x, w in smooth], jnp.zeros(())), outputs
 
         (_, outputs), gradients = at_once(jax.value_and_grad(score, has_aux=True), dict(v))
-        return checking.Outcome(list(map(np.asarray, outputs)), {path: np.asarray(x) for path, x in gradients.items()})
+        return checking.Outcome(
+            list(map(np.asarray, outputs)),
+            {path: np.asarray(x) for path, x in gradients.items()},
+            lambda: {} if model is None else checking.module_runner(model())(inputs, training).parts(),
+        )
 
     return run
 

@@ -1,0 +1,125 @@
+"""The names and layouts that Flax has for the parameters of layers, in nnx and in linen; see `layouts.Row`.
+
+Filters are [*window, in, out] in both. Each layer of a recurrent network, at `layer0`, `layer0_reverse`, ... of ours, is a cell
+in Flax. Several rows of the same arrays are for different layers of Flax: the one whose names are there holds.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from trellis.convert import keras_names
+from trellis.convert.layouts import Row, Value, Values, matrix, row, same
+from trellis.nn.attention import MultiHeadAttention
+from trellis.nn.convolution import Convolution, TransposedConvolution
+from trellis.nn.embedding import Embedding
+from trellis.nn.functions import PReLU
+from trellis.nn.linear import Linear
+from trellis.nn.normalization import BatchNorm, Normalization
+from trellis.nn.recurrent import GRU, LSTM, RNN, GRUCell, LSTMCell, RNNCell
+
+
+def mirrored(x: Value) -> Value:
+    """Filters of transposed convolutions: ours are those of the convolution that they are the adjoint of, JAX's are applied."""
+    return np.flip(x, tuple(range(x.ndim - 2)))
+
+
+# ---- recurrent cells -----------------------------------------------------------------------------------------------------------
+def _gates(own: str, names: tuple[str, ...]) -> Row:
+    """Gates side by side, each an array by itself in Flax."""
+
+    def apart(layer: Any, x: Value) -> Values:
+        return tuple(np.split(x, len(names), axis=-1))
+
+    return Row((own,), names, apart, lambda layer, *parts: (np.concatenate(parts, axis=-1),))
+
+
+def _summed(layer: Any, bias: Value, recurrent_bias: Value) -> Values:
+    return (bias + recurrent_bias,)
+
+
+def _as_bias(layer: Any, x: Value) -> Values:
+    return x, np.zeros_like(x)
+
+
+def _lstm_biases(layer: Any, bias: Value, recurrent_bias: Value) -> Values:
+    return tuple(np.split(bias + recurrent_bias, 4))
+
+
+def _from_lstm_biases(layer: Any, *parts: Value) -> Values:
+    return _as_bias(layer, np.concatenate(parts))
+
+
+def _gru_bias(layer: Any, bias: Value, recurrent_bias: Value) -> Values:
+    """nnx has none inside the product with the reset gate."""
+    inside = np.split(recurrent_bias, 3)[2]
+    if inside.any():
+        raise ValueError("a GRUCell of nnx has no recurrent bias for the new state, and that of this layer is not zero")
+    return (bias + recurrent_bias,)
+
+
+def _gru_biases(layer: Any, bias: Value, recurrent_bias: Value) -> Values:
+    (r, z, new), (more_r, more_z, inside) = np.split(bias, 3), np.split(recurrent_bias, 3)
+    return r + more_r, z + more_z, new, inside
+
+
+def _from_gru_biases(layer: Any, r: Value, z: Value, new: Value, inside: Value) -> Values:
+    return np.concatenate([r, z, new]), np.concatenate([np.zeros_like(r), np.zeros_like(z), inside])
+
+
+def _four(first: str, forget: str, kind: str) -> tuple[str, ...]:
+    return tuple(f"{first}{gate}/{kind}" for gate in ("i", forget, "g", "o"))
+
+
+_BIASES = ("bias", "recurrent_bias")
+_FUSED = (same("kernel", "dense_i/kernel"), same("recurrent_kernel", "dense_h/kernel"))
+_LSTM = (
+    *_FUSED,
+    Row(_BIASES, ("dense_h/bias",), _summed, _as_bias),
+    _gates("kernel", _four("i", "f_", "kernel")),
+    _gates("kernel", _four("i", "f", "kernel")),
+    _gates("recurrent_kernel", _four("h", "f", "kernel")),
+    Row(_BIASES, _four("h", "f", "bias"), _lstm_biases, _from_lstm_biases),
+)
+_GRU = (
+    *_FUSED,
+    Row(_BIASES, ("dense_i/bias",), _gru_bias, _as_bias),
+    _gates("kernel", ("ir/kernel", "iz/kernel", "in/kernel")),
+    _gates("recurrent_kernel", ("hr/kernel", "hz/kernel", "hn/kernel")),
+    Row(_BIASES, ("ir/bias", "iz/bias", "in/bias", "hn/bias"), _gru_biases, _from_gru_biases),
+)
+_SIMPLE = (
+    *_FUSED,
+    Row(_BIASES, ("dense_i/bias",), _summed, _as_bias),
+    same("kernel", "i/kernel"),
+    same("recurrent_kernel", "h/kernel"),
+    Row(_BIASES, ("i/bias",), _summed, _as_bias),
+)
+_AFFINE = (same("w", "scale"), same("b", "bias"))
+
+
+def _attention() -> tuple[Row, ...]:
+    """As in Keras, but for one name."""
+    rows = keras_names.TABLE[MultiHeadAttention]
+    return tuple(x._replace(native=tuple(name.replace("attention_output", "out") for name in x.native)) for x in rows)
+
+
+# Class -> rows. The nearest class of a layer that is listed decides; those of a network are for each of its layers.
+TABLE: dict[type, tuple[Row, ...]] = {
+    Linear: (matrix("w", "kernel"), same("b", "bias")),
+    Embedding: (same("w", "embedding"),),
+    PReLU: (row("w", "negative_slope", lambda x: x.reshape(()) if x.size == 1 else x, lambda x: x.reshape(-1)),),
+    Convolution: (same("w", "kernel"), same("b", "bias")),
+    TransposedConvolution: (row("w", "kernel", mirrored, mirrored), same("b", "bias")),
+    Normalization: _AFFINE,
+    BatchNorm: (*_AFFINE, same("running_mean", "mean"), same("running_variance", "var")),
+    MultiHeadAttention: _attention(),
+    LSTM: _LSTM,
+    LSTMCell: _LSTM,
+    GRU: _GRU,
+    GRUCell: _GRU,
+    RNN: _SIMPLE,
+    RNNCell: _SIMPLE,
+}
