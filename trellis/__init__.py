@@ -58,6 +58,7 @@ from trellis.ops.updates import *
 from trellis.transforms import *
 
 if _TYPE_CHECKING:
+    from trellis import convert
     from trellis.nn import *
     from trellis.optim import *
     from trellis.schedules import *
@@ -72,6 +73,8 @@ def __getattr__(name: str) -> _Any:
     """Modules, optimizers, schedules and training, imported when the first is asked for: arrays alone do not need them."""
     if name.startswith("__"):
         raise AttributeError(f"module 'trellis' has no attribute {name!r}")
+    if name == "convert":
+        return _import_module("trellis.convert")
     for module in ("trellis.optim", "trellis.schedules", "trellis.nn", "trellis.training"):
         part = _import_module(module)
         globals().update({public: getattr(part, public) for public in part.__all__})

@@ -5,5 +5,6 @@ Haiku and Flax. Each framework is imported when it is asked for.
 """
 
 from trellis.convert.common import ConversionError
+from trellis.convert.weights import Report, export_weights, load_weights
 
-__all__ = ["ConversionError"]
+__all__ = ["ConversionError", "Report", "export_weights", "load_weights"]
