@@ -18,6 +18,7 @@ import sys
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
+from trellis import dispatch
 from trellis.dispatch import interpreters
 
 Path = tuple[Any, ...]
@@ -347,7 +348,7 @@ def register_optree() -> None:
     Done when trellis is imported and when a Container is made; call it if you import optree after that and use Arrays only.
     """
     global _OPTREE_DONE
-    if _OPTREE_DONE or "optree" not in sys.modules:
+    if _OPTREE_DONE or "optree" not in sys.modules or dispatch.is_compiling():  # torch imports it to compile; it has a lock
         return
     optree = sys.modules["optree"]
     if not hasattr(optree, "register_pytree_node"):  # still being imported
