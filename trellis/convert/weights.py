@@ -182,7 +182,8 @@ def _leaves(node: Mapping[Any, Any], above: Keys) -> Iterator[tuple[Keys, Value]
         if isinstance(value, Mapping):
             yield from _leaves(value, keys)
             continue
-        value = getattr(value, "value", value) if as_array(value) is None else value
+        if as_array(value) is None:  # a variable of nnx or Keras
+            value = value.get_value() if hasattr(value, "get_value") else getattr(value, "value", value)
         array = as_array(value)
         if array is None and not isinstance(value, (int, float, np.generic)):
             raise TypeError(f"load_weights: {'/'.join(keys)!r} is a {type(value).__name__}; expected an array")
@@ -279,7 +280,7 @@ def _units(model: Module, framework: str) -> list[Unit]:
             continue
         own = {key_of(name) for name, x in layer.__dict__.items() if KINDS[type(x)] == ARRAY}
         if rows is None:
-            rows = [same(name, name) for name in arrays if name in own or not _of_module(layer, name)]
+            rows = [same(name, _plain(name)) for name in arrays if name in own or not _of_module(layer, name)]
         rows = [one for one in _present(rows, arrays) if not all(id(arrays[name]) in covered for name in one.own)]
         named = {name for one in rows for name in one.own}
         covered |= {id(arrays[name]) for name in named - own}
@@ -290,6 +291,11 @@ def _units(model: Module, framework: str) -> list[Unit]:
 def _of_module(layer: Any, name: str) -> bool:
     """Whether a path below a layer leads into another one."""
     return any(path and name.startswith(f"{path}/") for path, _, _ in modules(layer))
+
+
+def _plain(path: str) -> str:
+    """Members of lists by their numbers alone."""
+    return "/".join([part[1:] if re.fullmatch(r"v\d+", part) else part for part in path.split("/")])
 
 
 def _present(rows: Sequence[Row], arrays: Mapping[str, Any]) -> list[Row]:
@@ -380,7 +386,7 @@ def _join(place: str, name: str) -> str:
 
 def _by_path(unit: Unit, source: Mapping[str, Entry]) -> str | None:
     """The path of a unit in the source, if it has the same one there, or one that leads on to one layer only."""
-    plain = "/".join([part[1:] if re.fullmatch(r"v\d+", part) else part for part in unit.path.split("/")])
+    plain = _plain(unit.path)
     renamed = "/".join([_RENAMED.get(part, part) for part in plain.split("/")])
     for path in dict.fromkeys((unit.path, plain, renamed)):
         if _chosen(unit, path, source):
