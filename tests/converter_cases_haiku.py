@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+import copy
+import functools
+from typing import Any, NamedTuple
 
 import haiku as hk
 import jax
 import jax.numpy as jnp
 import numpy as np
+from converter_cases import MODELS, loss_of
+from helpers import to_numpy
 
 import trellis as tl
 
@@ -53,3 +57,62 @@ def _gradients(module: Any, transformed: Any, x: np.ndarray[Any, Any], target: n
         return float(loss), {path: flat[path] for path in PATHS}
 
     return run
+
+
+class Steps(NamedTuple):
+    """Ten steps of Trellis, on NumPy: what the first gave, and where they led."""
+
+    output: Any
+    gradients: dict[str, Any]
+    losses: list[float]
+    state: dict[str, Any]
+    evaluated: Any
+
+
+@functools.cache
+def trellis_steps(name: str) -> tuple[Any, np.ndarray[Any, Any], Steps]:
+    """A model on NumPy as it starts, its input, and ten steps of training of a copy of it."""
+    make_model, x = MODELS[name]
+    model = make_model(backend="numpy", seed=0)
+    start, optimizer, losses, first = copy.deepcopy(model), tl.SGD(lr=0.05, momentum=0.9), [], None
+
+    def loss(v: Any) -> Any:
+        y = model(tl.asarray(x), v=v)
+        return loss_of(y), y
+
+    for _ in range(10):
+        (value, y), grads = tl.value_and_grad(loss, has_aux=True)(model.v)
+        first = first or (to_numpy(y), {path: to_numpy(g) for path, g in grads.to_flat_dict().items()})
+        losses.append(float(to_numpy(value)))
+        model.v = optimizer.step(model.v, grads)
+    assert first is not None
+    state = {path: to_numpy(value) for path, value in {**model.v.to_flat_dict(), **model.buffers.to_flat_dict()}.items()}
+    return start, x, Steps(*first, losses, state, to_numpy(model.eval()(tl.asarray(x))))
+
+
+def table_rows(table: Any, layer: Any, values: Any) -> list[Any]:
+    """The rows of a table that hold for a layer of ours and a native one."""
+    own = {**layer.v.to_flat_dict(), **layer.buffers.to_flat_dict()}
+    rows = next(table[kind] for kind in type(layer).__mro__ if kind in table)
+    return [row for row in rows if set(row.own) <= set(own) and set(row.native) <= set(values)]
+
+
+def load_rows(layer: Any, rows: list[Any], values: Any) -> None:
+    """Put native values in a layer of ours; its rows must give it all that it has, but a count of batches."""
+    loaded: dict[str, Any] = {}
+    for row in rows:
+        loaded |= zip(row.own, row.from_native(layer, *[values[key] for key in row.native]), strict=True)
+    for part in ("v", "buffers"):
+        own = getattr(layer, part).to_flat_dict()
+        assert set(own) - set(loaded) <= {"batches"}
+        given = {path: loaded.get(path, to_numpy(x)).astype(to_numpy(x).dtype) for path, x in own.items()}
+        setattr(layer, part, tl.Container.from_flat_dict(given))
+
+
+def export_rows(layer: Any, rows: list[Any]) -> dict[str, Any]:
+    """The native values of a layer of ours."""
+    held = {path: to_numpy(x) for path, x in {**layer.v.to_flat_dict(), **layer.buffers.to_flat_dict()}.items()}
+    made: dict[str, Any] = {}
+    for row in rows:
+        made |= zip(row.native, row.to_native(layer, *[held[path] for path in row.own]), strict=True)
+    return made

@@ -103,10 +103,10 @@ _LSTM = (
 )
 _GRU = (Row(("kernel", "recurrent_kernel", *_BIASES), ("w_i", "w_h", "b"), _other_formula, _other_formula),)
 _RNN = (
-    Row(("kernel",), ("input_to_hidden/w",), _as_relu, _as_relu),
-    same("recurrent_kernel", "hidden_to_hidden/w"),
-    same("bias", "input_to_hidden/b"),
-    same("recurrent_bias", "hidden_to_hidden/b"),
+    Row(("kernel",), ("linear/w",), _as_relu, _as_relu),
+    same("recurrent_kernel", "linear_1/w"),
+    same("bias", "linear/b"),
+    same("recurrent_bias", "linear_1/b"),
 )
 
 
