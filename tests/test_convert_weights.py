@@ -319,3 +319,12 @@ def test_parameters_of_ones_own() -> None:
     assert report.framework == "torch"
     near(model(np.ones((1, 3), np.float32)), np.full((1, 1), 6.0))
     same_nest(export_weights(model, report), state)
+
+
+def test_the_page_of_converters_runs() -> None:
+    """All examples of docs/converters.md, one after the other in one process."""
+    from test_docs import _PYTHON_BLOCK, ROOT, output_of, printed
+
+    code = "\n".join(_PYTHON_BLOCK.findall((ROOT / "docs" / "converters.md").read_text()))
+    assert len(printed(code)) > 10
+    assert output_of("-W", "error::UserWarning", "-c", code).splitlines() == printed(code)
