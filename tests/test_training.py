@@ -449,8 +449,8 @@ def test_mistakes(changes: dict[str, Any], error: type[Exception], text: str) ->
     [
         (lambda: tl.EarlyStopping(patience=0), "EarlyStopping: patience=0 must be"),
         (lambda: tl.EarlyStopping(mode="low"), "EarlyStopping: mode='low' must be 'min' or 'max'"),
-        (lambda: tl.Checkpoint("x", every_steps=0), "Checkpoint: every_steps=0 must be"),
-        (lambda: tl.Checkpoint("x", mode="low"), "Checkpoint: mode='low' must be"),
+        (lambda: tl.Checkpoint("x", every_steps=-1), "Checkpoint: every_steps=-1 must be"),
+        (lambda: tl.Checkpoint("x", every_epochs=0), "Checkpoint: every_epochs=0 must be"),
     ],
 )
 def test_wrong_options(call: Any, text: str) -> None:

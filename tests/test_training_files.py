@@ -63,7 +63,7 @@ def test_a_training_goes_on_exactly(backend: str, tmp_path: Path) -> None:
     whole = CASES["cnn"].make(backend=backend)
     expected = fit(whole, data("cnn"), tl.EarlyStopping(patience=9, restore_best=False))
     first = CASES["cnn"].make(backend=backend)
-    checkpoint = tl.Checkpoint(path, every_steps=3, best="validation_loss")
+    checkpoint = tl.Checkpoint(path, every_steps=3)
     with pytest.raises(Interruption):
         fit(first, data("cnn"), tl.EarlyStopping(patience=9, restore_best=False), InterruptAt(7), checkpoint=checkpoint)
     assert not first.v.all_equal(whole.v)
@@ -71,8 +71,7 @@ def test_a_training_goes_on_exactly(backend: str, tmp_path: Path) -> None:
     other.v = other.v * 0.0  # what it goes on with is in the file
     history = fit(other, data("cnn"), tl.EarlyStopping(patience=9, restore_best=False), checkpoint=checkpoint, resume=True)
     check_same(other, history, whole, expected)
-    assert sorted(os.listdir(tmp_path)) == ["run.best.safetensors", "run.safetensors"]
-    tl.load(tmp_path / "run.best.safetensors", first)
+    assert os.listdir(tmp_path) == ["run.safetensors"]
     done = fit(other, data("cnn"), checkpoint=path, resume=True)  # nothing is left to do
     assert done.losses == expected.losses
 
@@ -102,6 +101,30 @@ def test_early_stopping_goes_on(tmp_path: Path) -> None:
     check_same(found, history, model, expected)
     again, history, _ = run(checkpoint=tmp_path / "run", resume=True)  # it stays stopped, and with its best parameters
     check_same(again, history, model, expected)
+
+
+def test_a_learning_rate_that_was_changed_goes_on(tmp_path: Path) -> None:
+    class Halve(tl.Callback):
+        def on_step(self, run: Any) -> None:
+            run.optimizer.lr = run.optimizer.lr / 2
+
+    def run(*callbacks: Any, rate: float = 0.5, **options: Any) -> tuple[Any, tl.History, Any]:
+        model, optimizer = tl.Linear(6, 3, seed=1), tl.SGD(rate)
+        trainer = tl.Trainer(progress=False)
+        history = trainer.fit(
+            model, data("mlp"), tl.cross_entropy, optimizer, 2, None, [Halve(), *callbacks], batch_size=16, **options
+        )
+        return model, history, optimizer.lr
+
+    model, expected, rate = run()
+    with pytest.raises(Interruption):
+        run(InterruptAt(5), checkpoint=tmp_path / "run")
+    found = run(checkpoint=tmp_path / "run", resume=True)
+    check_same(found[0], found[1], model, expected)
+    assert found[2] == rate == 0.5**9
+    with pytest.raises(Interruption):
+        run(InterruptAt(5), checkpoint=tmp_path / "run")
+    assert run(rate=0.25, checkpoint=tmp_path / "run", resume=True)[2] == 0.25 / 2**4  # one that is given anew
 
 
 @pytest.mark.xdist_group("torch")
@@ -243,10 +266,10 @@ def test_a_training_survives_kills(tmp_path: Path) -> None:
         process.communicate()
     moments, steps, kills = random.Random(1), [0], 0
     for _ in range(40):
-        with start("war", 0.004) as process:
+        with start("war", 0.01) as process:
             assert process.stdout is not None
             if process.stdout.readline():
-                time.sleep(moments.uniform(0.02, 0.2))
+                time.sleep(moments.uniform(0.05, 0.3))
             process.send_signal(signal.SIGKILL)
             steps.append(int((process.stdout.read().split() or [steps[-1]])[-1]))
             kills += process.wait() == -signal.SIGKILL

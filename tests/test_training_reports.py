@@ -25,6 +25,8 @@ Y = np.argmax(X, axis=1)
 
 
 class Terminal(io.StringIO):
+    encoding = "utf-8"
+
     def isatty(self) -> bool:
         return True
 
@@ -61,6 +63,17 @@ def test_a_bar_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     assert text.count("\n") == 3
     shown = {line.rstrip("\n") for line in drawn if line.endswith("\n")}
     assert {re.match(r"epoch (\d)/3  loss", line)[1] for line in shown} == {"1", "2", "3"}  # type: ignore[index]
+
+
+def test_a_narrow_terminal_without_unicode(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(progress_module, "_DRAW_EVERY", 0.0)
+    monkeypatch.setenv("COLUMNS", "40")
+    monkeypatch.setattr(Terminal, "encoding", "ascii")
+    stream = Terminal()
+    fit(stream, 1)
+    drawn = stream.getvalue().split("\r")[1:]
+    assert drawn[1] == "epoch 1/1  ##########---------- 2/4  lo"
+    assert stream.getvalue().isascii()
 
 
 def test_the_time_left(monkeypatch: pytest.MonkeyPatch) -> None:

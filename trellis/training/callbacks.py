@@ -6,16 +6,16 @@ import glob
 import json
 import math
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from trellis.array import Array
 from trellis.container import Container
 from trellis.nn.saving import FileError, load, save
 from trellis.optim.engine import fitted
 from trellis.training.data import positive
+from trellis.training.steps import rate_of
 
 if TYPE_CHECKING:
     from trellis.training.trainer import Run
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 class Callback:
     """Called by a training, with its `Run`: override what you need. A plain function is called after every epoch.
 
-    `state` and `set_state` carry numbers and arrays through a checkpoint.
+    `state` and `set_state` carry a nest of arrays through a checkpoint.
 
     >>> import trellis as tl
     >>> class Names(tl.Callback):
@@ -43,7 +43,7 @@ class Callback:
     def state(self) -> dict[str, Any]:
         return {}
 
-    def set_state(self, state: dict[str, Any]) -> None: ...
+    def set_state(self, state: Container) -> None: ...
 
 
 class _Function(Callback):
@@ -63,12 +63,6 @@ def as_callbacks(callbacks: Any) -> list[Callback]:
                 f"fit: callbacks holds {what}; expected a tl.Callback, or a function that is called after every epoch"
             )
     return [one if isinstance(one, Callback) else _Function(one) for one in several]
-
-
-def measured(name: str, row: Mapping[str, Any], monitor: str) -> float:
-    if monitor not in row:
-        raise ValueError(f"{name}: {monitor!r} is not measured; there is {', '.join(map(repr, row))}")
-    return row[monitor]
 
 
 class EarlyStopping(Callback):
@@ -98,9 +92,10 @@ class EarlyStopping(Callback):
     def on_epoch(self, run: Run) -> None:
         row = run.history.rows[-1]
         monitor = self.monitor or ("validation_loss" if "validation_loss" in row else "loss")
-        value = measured("EarlyStopping", row, monitor)
+        if monitor not in row:
+            raise ValueError(f"EarlyStopping: {monitor!r} is not measured; there is {', '.join(map(repr, row))}")
         smaller = self.mode == "min" or (not self.mode and monitor.endswith(("loss", "error")))
-        value = value if smaller else -value
+        value = row[monitor] if smaller else -row[monitor]
         if value < self.best - self.min_delta:
             self.best, self.best_epoch, self.waited = value, run.epoch, 0
             if self.restore_best:
@@ -108,43 +103,33 @@ class EarlyStopping(Callback):
             return
         self.waited += 1
         if self.waited >= self.patience:
-            run.stop(f"{monitor} was best in epoch {self.best_epoch}")
+            run.stop(f"{monitor} was best in epoch {self.best_epoch:.0f}")
 
     def on_end(self, run: Run) -> None:
-        if self.values and self.best_epoch:
+        if self.values:
             run.give(self.values["v"], self.values["buffers"])
 
     def state(self) -> dict[str, Any]:
-        best = None if math.isinf(self.best) else self.best
-        return {"best": best, "best_epoch": self.best_epoch, "waited": self.waited, **self.values}
+        return {"numbers": np.array([self.best, self.best_epoch, self.waited], np.float64), **self.values}
 
-    def set_state(self, state: dict[str, Any]) -> None:
-        self.best = math.inf if state["best"] is None else state["best"]
-        self.best_epoch, self.waited = state["best_epoch"], state["waited"]
-        self.values = {name: state.get(name, Container()) for name in ("v", "buffers")} if "v" in state else {}
+    def set_state(self, state: Container) -> None:
+        self.best, self.best_epoch, self.waited = state["numbers"]._data.tolist()
+        self.values = {name: _part(state, name) for name in ("v", "buffers")} if "v" in state else {}
 
 
 class Checkpoint:
     """Keep what a training needs to go on exactly in one safetensors file: written whole or not at all, after every epoch.
 
-    `every_steps` writes inside epochs too. `best` names something that is measured, such as "validation_loss": the model is saved
-    beside the file, with ".best" in its name, whenever that is the smallest so far; `mode="max"` for the largest.
+    `every_steps` writes inside epochs too.
 
     >>> import trellis as tl
     >>> checkpoint = tl.Checkpoint("run.safetensors", every_steps=100)
     """
 
-    def __init__(
-        self, path: Any, *, every_epochs: int = 1, every_steps: int | None = None, best: str = "", mode: str = "min"
-    ) -> None:
+    def __init__(self, path: Any, *, every_epochs: int = 1, every_steps: int = 0) -> None:
         positive("Checkpoint", "every_epochs", every_epochs)
-        if every_steps is not None:
-            positive("Checkpoint", "every_steps", every_steps)
-        if mode not in ("min", "max"):
-            raise ValueError(f"Checkpoint: mode={mode!r} must be 'min' or 'max'")
-        self.path, self.every_epochs, self.every_steps, self.best, self.mode = path, every_epochs, every_steps, best, mode
-        root, kind = os.path.splitext(os.fspath(path))
-        self.best_path = f"{root}.best{kind}"
+        positive("Checkpoint", "every_steps", every_steps, 0)
+        self.path, self.every_epochs, self.every_steps = path, every_epochs, every_steps
 
     def after_step(self, run: Run) -> None:
         if self.every_steps and run.step % self.every_steps == 0:
@@ -153,24 +138,19 @@ class Checkpoint:
     def after_epoch(self, run: Run) -> None:
         if run.epoch % self.every_epochs == 0 or run.epoch == run.epochs or run.history.stopped:
             self.write(run)
-        if self.best:
-            values = [measured("Checkpoint", row, self.best) for row in run.history]
-            if values[-1] == (min if self.mode == "min" else max)(values):
-                run.sync()
-                run.model.save(self.best_path)
 
     def write(self, run: Run) -> None:
         """Write the file now."""
         run.check()
         run.sync()
-        texts, arrays = _split({str(i): callback.state() for i, callback in enumerate(run.callbacks)})
         about = {
             "format": 1, "settings": run.settings, "epoch": run.epoch, "position": run.position, "step": run.step,
             "rows": run.means.rows, "sums": run.means.sums, "history": run.history.rows, "stopped": run.history.stopped,
-            "callbacks": texts,
+            "rates": [run.rate, rate_of(run.optimizer)],
         }  # fmt: skip
         parts = {
-            "model": run.model.state(), "optimizer": run.optimizer.state, "data": run.data_state(), "callbacks": arrays,
+            "model": run.model.state(), "optimizer": run.optimizer.state, "data": run.data_state(),
+            "callbacks": {str(i): callback.state() for i, callback in enumerate(run.callbacks)},
             "losses": np.array(run.history.losses, np.float64),
             "training": np.frombuffer(json.dumps(about).encode(), np.uint8),  # among the arrays, whose hash then covers it
         }  # fmt: skip
@@ -200,22 +180,11 @@ class Checkpoint:
         if len(optimizer):
             optimizer = fitted(f"fit: the optimizer in {name}", optimizer, run.optimizer.init(run.v))
         run.restore(about, model, optimizer, found["losses"]._data.tolist(), _part(found, "data"))
-        arrays = _part(found, "callbacks")
         for i, callback in enumerate(run.callbacks):
-            callback.set_state({**about["callbacks"].get(str(i), {}), **_part(arrays, str(i))})
+            if f"callbacks/{i}" in found:
+                callback.set_state(found[f"callbacks/{i}"])
         return True
 
 
 def _part(found: Container, name: str) -> Container:
     return found[name] if name in found else Container()
-
-
-def _split(states: Mapping[str, Mapping[str, Any]]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The states of callbacks as what JSON holds, and the rest, which is arrays."""
-    texts: dict[str, Any] = {}
-    arrays: dict[str, Any] = {}
-    for key, state in states.items():
-        for name, value in state.items():
-            plain = not isinstance(value, (Array, Container, np.ndarray))
-            (texts if plain else arrays).setdefault(key, {})[name] = value
-    return texts, arrays

@@ -35,7 +35,7 @@ class Batches:
     >>> import numpy as np, trellis as tl
     >>> batches = tl.Batches((np.arange(5), np.arange(5) ** 2), batch_size=2, seed=0)
     >>> len(batches), [x.tolist() for x, y in batches]
-    (3, [[3, 1], [0, 2], [4]])
+    (3, [[2, 1], [0, 3], [4]])
     """
 
     def __init__(

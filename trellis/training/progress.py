@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 import time
 from collections.abc import Mapping
@@ -31,6 +32,7 @@ class Progress:
     def __init__(self, stream: Any, epochs: int, steps: int, done: int = 0) -> None:
         self.stream = sys.stdout if stream is True else stream
         self.epochs, self.steps = epochs, steps
+        self.marks = "█░" if "utf" in str(getattr(self.stream, "encoding", "")).lower() else "#-"
         self.terminal = bool(getattr(self.stream, "isatty", lambda: False)())
         self.first, self.begun = done, time.monotonic()
         self.width, self.drawn, self.timed = 0, self.begun, False
@@ -58,7 +60,8 @@ class Progress:
         if not self.steps:
             return f"{position} steps"
         full = 20 * position // self.steps
-        return f"{'█' * full}{'░' * (20 - full)} {position}/{self.steps}" if self.terminal else f"{position}/{self.steps}"
+        done, rest = self.marks
+        return f"{done * full}{rest * (20 - full)} {position}/{self.steps}" if self.terminal else f"{position}/{self.steps}"
 
     def epoch(self, row: Mapping[str, Any]) -> None:
         """After an epoch: a line that stays."""
@@ -72,6 +75,8 @@ class Progress:
         if not self.terminal:
             self.stream.write(text + "\n")
         else:
+            if not end:  # a line that wraps cannot be drawn over
+                text = text[: shutil.get_terminal_size((120, 24)).columns - 1]
             self.stream.write("\r" + text + " " * max(self.width - len(text), 0) + ("\n" if end else ""))
             self.width = 0 if end else len(text)
         self.stream.flush()

@@ -58,7 +58,7 @@ class Steps:
     def train(self, moment: Moment, state: Any) -> tuple[Container, Container, Any, float, dict[str, float]]:
         """New parameters, buffers and state of the optimizer, the loss and the metrics."""
         if self.compiles:
-            rate = _rate_of(self.optimizer)
+            rate = rate_of(self.optimizer)
             if rate is not None:
                 wide = dtypes.float64 if self.place.dtype is dtypes.float64 else dtypes.float32
                 rate = Array(self.place.backend.full(shape=(), fill_value=rate, dtype=wide, device=self.place.device))
@@ -70,7 +70,7 @@ class Steps:
         return v, buffers, state, float(loss), {name: float(value) for name, value in measured.items()}
 
     def _advance(self, v: Any, buffers: Any, key: Any, batch: Any, state: Any, rate: Any) -> tuple[Any, ...]:
-        (loss, (outputs, buffers)), grads = self.gradients(Moment(v, buffers, key, Batch(*batch, 0)))
+        (loss, (outputs, buffers)), grads = self.gradients(Moment(v, buffers, key, Batch(*batch, rows=0)))
         v, state = _at_rate(self.optimizer, rate).update(v, grads, state)
         return v, buffers, state, loss, self._metrics(outputs, batch[2])
 
@@ -135,9 +135,14 @@ class Steps:
             binding.release()
 
 
-def _rate_of(optimizer: Any) -> float | None:
-    optimizer = getattr(optimizer, "optimizer", optimizer)  # of `tl.accumulate`
-    rate = getattr(optimizer, "lr", None)
+def inner(optimizer: Any) -> Any:
+    """The one with the learning rate: inside of `tl.accumulate`."""
+    return getattr(optimizer, "optimizer", optimizer)
+
+
+def rate_of(optimizer: Any) -> float | None:
+    """The learning rate, if it is a number."""
+    rate = getattr(inner(optimizer), "lr", None)
     return rate if isinstance(rate, (int, float)) else None
 
 
@@ -146,10 +151,9 @@ def _at_rate(optimizer: Any, rate: Any) -> Any:
     if rate is None:
         return optimizer
     made = copy.copy(optimizer)
-    if hasattr(made, "optimizer"):
-        made.optimizer = _at_rate(made.optimizer, rate)
-    else:
-        made.lr = lambda step: rate
+    if inner(made) is not made:
+        made.optimizer = copy.copy(made.optimizer)
+    inner(made).lr = lambda step: rate
     return made
 
 
@@ -207,11 +211,10 @@ def accuracy(outputs: Any, targets: Any) -> Any:
 
 def named_metrics(metrics: Any) -> dict[str, Callable[..., Any]]:
     """Metrics by name: of a dict, or of functions, or names of known ones."""
+    several = [metrics] if isinstance(metrics, str) or callable(metrics) else metrics or ()
+    found: dict[str, Any] = {getattr(one, "__name__", str(one)): one for one in several}
     if isinstance(metrics, Mapping):
         found = dict(metrics)
-    else:
-        several = [metrics] if isinstance(metrics, str) or callable(metrics) else list(metrics or ())
-        found = {one if isinstance(one, str) else getattr(one, "__name__", type(one).__name__): one for one in several}
     for name, metric in list(found.items()):
         if metric == "accuracy":
             found[name] = accuracy

@@ -17,7 +17,7 @@ from trellis.training.callbacks import Callback, Checkpoint, as_callbacks
 from trellis.training.data import Place, Source, positive, source
 from trellis.training.history import History
 from trellis.training.progress import Progress
-from trellis.training.steps import Means, Moment, NonFiniteLoss, Steps, mode, named_metrics, non_finite
+from trellis.training.steps import Means, Moment, NonFiniteLoss, Steps, inner, mode, named_metrics, non_finite, rate_of
 
 
 class Run:
@@ -35,7 +35,7 @@ class Run:
         self.loss = math.nan
         self.means = Means()
         self.seconds = 0.0
-        self.key = Key(settings["seed"])
+        self.key, self.rate = Key(settings["seed"]), rate_of(self.optimizer)
         self.moment: Moment | None = None
         self._began_with: dict[str, Any] = {}
         self._take_over()
@@ -71,6 +71,8 @@ class Run:
         """Go on where a checkpoint was written."""
         self.model.set_state(model)
         self.optimizer.set_state(optimizer)
+        if about["rates"][0] == self.rate is not None:  # what a callback made of it; another one is meant to be another
+            inner(self.optimizer).lr = about["rates"][1]
         if len(data):
             self.data.set_state(data)
         self.epoch, self.position, self.step = about["epoch"], about["position"], about["step"]
@@ -190,7 +192,7 @@ class Trainer:
         run = Run(steps, found, epochs, several, {"seed": self.seed, **found.settings})
         for callback in several:
             callback.on_begin(run)
-        if resume:
+        if checkpoint is not None and resume:
             checkpoint.read(run)
         with mode(model, None if model.training else True):
             self._loop(run, checking, checkpoint)
