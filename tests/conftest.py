@@ -14,6 +14,9 @@ os.environ.setdefault("JAX_ENABLE_X64", "1")
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 os.environ.setdefault("CUDA_VISIBLE_DEVICES", "-1")
+# XLA compiles thousands of programs here that run once: with its quick code generators in half the time. `make matrix`
+# and the benchmarks leave it as users have it.
+os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0 --xla_cpu_use_fusion_emitters=false")
 if "PYTEST_XDIST_WORKER" in os.environ:  # the processes share the cores already
     os.environ.setdefault("OMP_NUM_THREADS", "1")
 
