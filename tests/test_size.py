@@ -13,7 +13,7 @@ from trellis.dispatch import BACKENDS
 
 PACKAGE = Path(__file__).resolve().parent.parent / "trellis"
 FILES = sorted(PACKAGE.rglob("*.py"))
-CODE_LINES_OF_PACKAGE = 25_000
+CODE_LINES_OF_PACKAGE = 28_000
 LINES_OF_FILE = 600
 TABLES: set[str] = set()  # files of rows, which may be longer: paths below trellis/
 FRAMEWORKS = {module for module, _, _ in BACKENDS.values()} - {"numpy"} | {"jaxlib", "keras", "flax", "haiku", "optax"}
