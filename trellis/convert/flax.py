@@ -17,7 +17,7 @@ from trellis import tree
 from trellis.backends.jax.random import check_draw
 from trellis.container import Container
 from trellis.convert import check as checking
-from trellis.convert.common import Slot, instance_of, original, skeleton
+from trellis.convert.common import Foreign, Slot, instance_of, original, skeleton
 from trellis.convert.pure import (
     Draws,
     Function,
@@ -78,10 +78,11 @@ class FlaxModule(nnx.Module):
         v, buffers = _flat(self, nnx.Param), _flat(self, nnx.BatchStat)
         before = {path: variable[...] for path, variable in buffers.items()}
         nests = Container.from_flat_dict({path: variable[...] for path, variable in v.items()}), Container.from_flat_dict(before)
-        result, after = run(self.plan.skeleton, *nests, Draws(self._draw), self._set_modes, args, kwargs)
+        draws = Draws(self._draw, lambda: None if self.rngs is None else self._draw())
+        result, after = run(self.plan.skeleton, *nests, draws, self._set_modes, args, kwargs)
         for path, value in after.items():
             if value is not before[path]:
-                buffers[path][...] = value
+                buffers[path].set_value(value)
         return result
 
     def _draw(self) -> Any:
@@ -99,7 +100,9 @@ class FlaxModule(nnx.Module):
 
 
 def _draws(one: Any) -> bool:
-    """Whether a layer may draw: one of Trellis by its arguments, another if its code asks for a seed."""
+    """Whether a layer may draw: one of Trellis by its arguments, another if its code asks for a seed; a native one may."""
+    if isinstance(one, Foreign):
+        return True
     if type(one).__module__.startswith("trellis."):
         return any(getattr(one, name, 0) for name in ("dropout", "prob", "draws"))
     functions = [x for kind in type(one).__mro__ if kind is not Module for x in vars(kind).values() if inspect.isfunction(x)]
@@ -202,7 +205,7 @@ class NnxModule(JaxModule):
         return self.native(*args, **kwargs)
 
     def _call_pure(self, arrays: list[Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Mapping[int, Any]]:
-        seed = self.next_seed()
+        seed = self._maybe_seed()
         one = _copied(self.native, None if seed is None else native_key(seed))
         variables = list(_variables(one).values())
         for variable, value in zip(variables, arrays):

@@ -85,7 +85,7 @@ class HaikuModule(hk.Module):
         buffers = {path: self._at(path, "state", value) for path, value in plan.buffers.items()}
         set_modes = None if is_training is None else lambda model: model.train(bool(is_training))
         nests = Container.from_flat_dict(v), Container.from_flat_dict(buffers)
-        result, after = run(plan.skeleton, *nests, Draws(hk.next_rng_key), set_modes, args, kwargs)
+        result, after = run(plan.skeleton, *nests, Draws(hk.next_rng_key, hk.maybe_next_rng_key), set_modes, args, kwargs)
         for path, value in after.items():
             if value is not buffers[path]:
                 self._at(path, "set_state", value)

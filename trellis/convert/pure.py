@@ -48,13 +48,19 @@ def fresh_key(owner: str) -> Any:
 
 
 class Draws:
-    """Keys for the layers of a Module that draw, from a stream of keys of JAX."""
+    """Keys for the layers of a Module that draw, from a stream of JAX. If there is none `draw` fails, and `maybe` gives None."""
 
-    def __init__(self, draw: Callable[[], Any]) -> None:
-        self.draw = draw
+    def __init__(self, draw: Callable[[], Any], maybe: Callable[[], Any]) -> None:
+        self.draw, self.maybe = draw, maybe
 
     def next(self) -> Key:
-        key = self.draw()
+        return self._key(self.draw())
+
+    def next_or_none(self) -> Key | None:
+        key = self.maybe()
+        return None if key is None else self._key(key)
+
+    def _key(self, key: Any) -> Key:
         return Key(jax.random.key_data(key) if jnp.issubdtype(key.dtype, jax.dtypes.prng_key) else key)
 
 
@@ -138,6 +144,11 @@ class JaxModule(Foreign):
         link.push()
         return result
 
+    def _maybe_seed(self) -> Key | None:
+        """A seed if there is a stream of them: whether the native module draws, it does not say."""
+        stream = None if self._bound is None else self._bound.stream
+        return stream.next_or_none() if isinstance(stream, Draws) else self.next_seed()
+
 
 class FunctionModule(JaxModule):
     """A pure function of JAX as a Module; the tree alone holds its arrays."""
@@ -170,7 +181,7 @@ class FunctionModule(JaxModule):
     def _call_pure(self, arrays: list[Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Mapping[int, Any]]:
         function, count = self.native, len(self.native.params)
         kwargs = with_mode(function.signature, args, kwargs, self.training)
-        seed = self.next_seed()
+        seed = self._maybe_seed()
         key = native_key(seed) if seed is not None else None if in_jit() else fresh_key(function.name)
         state = dict(zip(function.state, arrays[count:]))
         result, after = function.call(dict(zip(function.params, arrays)), state, key, args, kwargs)
