@@ -396,11 +396,20 @@ def test_an_error_leaves_the_model_with_the_last_step() -> None:
     reference = linear()
     plain_loop([(X[:8], Y[:8]), (X[8:16], Y[8:16])], reference)
     assert model.layer.v.all_equal(reference.v)
-    with pytest.raises(ValueError, match=r"matmul|linear|shape") as error:
-        fit((X[:, :2], Y), model.layer)
-    assert "in layer 'layer' (Linear) of Broken; called with (8, 2); its parameters: w (3, 3), b (3,)" in "".join(
-        error.value.__notes__
-    )
+
+
+def test_a_wrong_shape_names_the_layer(backend: str) -> None:
+    """Inside of a compiled step, too; and nothing has changed."""
+    model = tl.Sequential(linear(), tl.ReLU(), linear(seed=1), backend=backend)
+    before = model.v
+    with pytest.raises(ValueError, match=r"linear: x of shape .* does not fit weight of shape") as error:
+        fit((X[:, :2], Y), model, batch_size=11)
+    note = "in layer 'v0' (Linear) of Sequential; called with (11, 2); its parameters: w (3, 3), b (3,)"
+    assert note in "".join(error.value.__notes__)
+    assert model.v.all_equal(before)
+    with pytest.raises(ValueError, match="mse_loss"):
+        QUIET.fit(model, (X, X[:, :2]), tl.mse_loss, tl.SGD(0.1), batch_size=11)
+    assert model.v.all_equal(before)
 
 
 MISTAKES: list[tuple[dict[str, Any], type[Exception], str]] = [
