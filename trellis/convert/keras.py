@@ -68,13 +68,16 @@ class _Plan:
                 shape=tuple(row.array.shape), dtype=row.array.dtype.name, initializer=lambda *_, dtype=None, x=row.array._data: x,
                 trainable=not row.is_buffer, autocast=not row.is_buffer, name=path[-1],
             )  # fmt: skip
-            made.trainable = row.trainable  # by itself, so that `layer.trainable = True` trains it again
+            made.trainable = row.trainable
         for key, rows in below.items():
             place = "/".join(next(iter(rows))[: depth + 1])
             kind: Any = type(self.kinds.get(place, "Weights"), (Weights,), {})  # what summary() calls it
             layer.parts[key] = part = kind(_Plan(rows, self.kinds), depth + 1, name=key, dtype=layer.dtype_policy)
             part.build()
             self.variables |= part.plan.variables
+        parameters = [row for row in self.rows.values() if not row.is_buffer]
+        if parameters and not any(row.trainable for row in parameters):
+            layer.trainable = False  # as a user of Keras freezes it, and trains it again
 
 
 class Weights(keras.layers.Layer):
@@ -138,6 +141,7 @@ class _Held:
         return made
 
     def run(self, draws: _Generator, training: bool, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        args, kwargs = _tensors((args, kwargs))
         if self.required > 1 and len(args) == 1 and not kwargs:  # fit() gives all inputs as one argument
             if isinstance(args[0], (list, tuple)):
                 args = tuple(args[0])
@@ -156,6 +160,10 @@ class _Held:
         finally:
             binding.release()
         return result
+
+
+def _tensors(nest: Any) -> Any:
+    return tree.map(lambda x: keras.ops.convert_to_tensor(x) if isinstance(x, np.ndarray) else x, nest)
 
 
 def _required(module: Module) -> int:
@@ -438,7 +446,7 @@ def _runner(layer: Any, parameters: Mapping[str, Any], kwargs: Any, parts_of: An
     """Runs of a Keras layer, whose state stays as it is, with gradients by the framework's own means."""
 
     def run(inputs: checking.Inputs, training: bool) -> checking.Outcome:
-        arguments = tree.map(lambda x: keras.ops.convert_to_tensor(x) if isinstance(x, np.ndarray) else x, inputs)
+        arguments = _tensors(inputs)
 
         def score(values: Any = ()) -> tuple[Any, Any]:
             with keras.StatelessScope(state_mapping=zip(trained.values(), values)):
@@ -448,14 +456,14 @@ def _runner(layer: Any, parameters: Mapping[str, Any], kwargs: Any, parts_of: An
             for x, weight in zip(outputs, checking.weights(outputs)):
                 if keras.backend.is_float_dtype(keras.backend.standardize_dtype(x.dtype)):
                     total = total + keras.ops.sum(x * keras.ops.convert_to_tensor(weight, dtype=x.dtype))
-            return total, result
+            return total, outputs
 
         trained = {path: x for path, x in parameters.items() if x.trainable}
-        result, gradients = _GRADIENTS[_backend()](score, list(trained.values()))
+        outputs, gradients = _GRADIENTS[_backend()](score, list(trained.values()))
         found: dict[str, Any] = {path: np.zeros(tuple(x.shape)) for path, x in parameters.items()}
         found |= {path: keras.ops.convert_to_numpy(x) for path, x in zip(trained, gradients) if x is not None}
         parts = dict if parts_of is None else lambda: checking._parts(one := parts_of(training), checking.on_backend(inputs, one))
-        return checking.Outcome(checking.outputs_of(result), found, parts)
+        return checking.Outcome(checking.outputs_of(outputs), found, parts)
 
     return run
 
@@ -464,32 +472,31 @@ def _tensorflow_gradients(score: Any, variables: list[Any]) -> tuple[Any, list[A
     import tensorflow as tf
 
     with tf.GradientTape() as tape:
-        total, result = score()
-    found = tape.gradient(total, [x.value for x in variables]) if tf.is_tensor(total) else [None] * len(variables)
-    return result, [None if x is None else tf.convert_to_tensor(x) for x in found]
+        total, outputs = score()
+    found = tape.gradient(total, [x.value for x in variables]) if tf.is_tensor(total) else []
+    return outputs, [None if x is None else tf.convert_to_tensor(x) for x in found]
 
 
 def _jax_gradients(score: Any, variables: list[Any]) -> tuple[Any, list[Any]]:
     import jax
 
-    found, result = jax.grad(score, has_aux=True)([x.value for x in variables])
-    return result, found
+    found, outputs = jax.grad(score, has_aux=True)([x.value for x in variables])
+    return outputs, found
 
 
 def _torch_gradients(score: Any, variables: list[Any]) -> tuple[Any, list[Any]]:
     import torch
 
-    total, result = score()
+    total, outputs = score()
     differentiable = isinstance(total, torch.Tensor) and total.requires_grad
-    found = torch.autograd.grad(total, [x.value for x in variables], allow_unused=True) if differentiable else [None]
-    return result, list(found)
+    return outputs, list(torch.autograd.grad(total, [x.value for x in variables], allow_unused=True)) if differentiable else []
 
 
 _GRADIENTS: dict[str, Any] = {
     "tensorflow": _tensorflow_gradients,
     "jax": _jax_gradients,
     "torch": _torch_gradients,
-    "numpy": lambda score, variables: (score()[1], [None] * len(variables)),  # where Keras has no gradients
+    "numpy": lambda score, variables: (score()[1], []),  # where Keras has no gradients
 }
 
 
