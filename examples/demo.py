@@ -12,10 +12,11 @@ import time
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # small matrices gain nothing by threads, and lose much where others compute too
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # TensorFlow greets on import otherwise
 os.environ.setdefault("JAX_ENABLE_X64", "1")
+
+import numpy as np
 
 import trellis as tl
 
