@@ -172,6 +172,7 @@ def test_draws_are_those_of_haiku() -> None:
     assert np.array_equal(apply(params, state, KEY, x, True)[0], first)
     assert not np.array_equal(apply(params, state, jax.random.PRNGKey(1), x, True)[0], first)
     near(function.apply(params, state, jax.random.key(0), x, True)[0], function.apply(params, state, KEY, x, True)[0])
+    assert apply(params, state, jax.random.key(0, impl="rbg"), x, True)[0].shape == (8, 6)  # another generator of JAX
     assert int(after["top/v2"]["batches"]) == 1
     assert int(state["top/v2"]["batches"]) == 0  # apply is pure
     assert np.array_equal(apply(params, after, None, x, False)[0], apply(params, after, KEY, x, False)[0])
@@ -225,6 +226,13 @@ def test_nests_in_and_out_and_memory_given_away() -> None:
     jax.jit(lambda p: jax.tree.map(jnp.negative, p), donate_argnums=0)(params)
     again = function.init(None, (x, x), options=options)
     near(again["nest/linear"]["w"], model.linear.w)
+
+
+def test_short_floats() -> None:
+    made = tl.Linear(3, 2, dtype="bfloat16").to_haiku_module()
+    params = hk.transform(lambda x: made()(x)).init(None, jnp.ones((1, 3), jnp.bfloat16))
+    assert params["linear"]["w"].dtype == jnp.bfloat16
+    assert tl.Module.from_haiku_module(made, params_hk=params).w.dtype is tl.bfloat16
 
 
 class Other(tl.Module):

@@ -24,8 +24,8 @@ from trellis.convert.pure import (
     FunctionModule,
     JaxModule,
     Leaf,
-    at_once,
     check_function,
+    first_values,
     fresh_key,
     guesses,
     hollow,
@@ -35,9 +35,7 @@ from trellis.convert.pure import (
     paths_of,
     run,
     runner,
-    with_mode,
 )
-from trellis.nn.border import outside
 from trellis.nn.module import Module
 from trellis.nn.structure import as_array, gather, modules
 
@@ -136,8 +134,14 @@ def _flat(node: Any, kind: type, above: str = "") -> dict[str, Any]:
     return found
 
 
+@functools.cache
+def _kind(name: str) -> type[FlaxModule]:
+    """A class of that name; one for all, since JAX keeps every class of nnx for ever."""
+    return type(name, (FlaxModule,), {})
+
+
 def to_native(model: Module, *, inputs: Any = None, check: bool = True) -> FlaxModule:
-    made = type(type(model).__name__, (FlaxModule,), {})(model)
+    made = _kind(type(model).__name__)(model)
     if check:
         checking.verify(
             TO, checking.module_runner(model), _runner(made, _flat(made, nnx.Param)), inputs, list(checking.guesses(model))
@@ -187,6 +191,7 @@ class NnxModule(JaxModule):
     """A module of nnx as a Module that shares its variables."""
 
     framework = "flax"
+    run_mode: bool | None = None  # of a copy for one run; None for that of the native module
 
     def _slots(self) -> list[Slot]:
         variables = _variables(self.native)
@@ -210,6 +215,8 @@ class NnxModule(JaxModule):
         variables = list(_variables(one).values())
         for variable, value in zip(variables, arrays):
             variable.set_value(value)
+        if self.run_mode is not None:
+            (one.train if self.run_mode else one.eval)()
         result = one(*args, **kwargs)
         for own, stream in zip(_streams(self.native), _streams(one) if seed is None else ()):
             count = stream.count.get_value()
@@ -223,7 +230,12 @@ class NnxModule(JaxModule):
     def _native_mode(self, mode: bool | None) -> bool:
         if mode is not None:
             self.mode = mode
-            (self.native.train if mode else self.native.eval)()
+            if self._bound is None:
+                (self.native.train if mode else self.native.eval)()
+            else:
+                self.run_mode = mode
+        if self.run_mode is not None:
+            return self.run_mode
         flags = [vars(one).get(name) for _, one in nnx.iter_modules(self.native) for name in _MODES]
         return next((not flag for flag in flags if flag is not None), self.mode)
 
@@ -293,7 +305,12 @@ def _runner(module: Any, variables: Mapping[str, Any], kwargs: Mapping[str, Any]
 def _of_linen(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any], variables: Any) -> FunctionModule:
     name = type(module).__name__
     signature = inspect.Signature(list(inspect.signature(type(module).__call__).parameters.values())[1:])
-    values = _leaves(variables) if variables is not None else _initial(module, name, signature, args, kwargs)
+    if variables is not None:
+        values = _leaves(variables)
+    else:
+        values = first_values(
+            FROM, name, "variables", signature, args, kwargs, lambda *given, **options: _leaves(module.init(*given, **options))
+        )
     params = [leaf for leaf in values if leaf[0] == "params"]
     state = [leaf for leaf in values if leaf[0] != "params"]
     collections = list(dict.fromkeys(leaf[0] for leaf in state))
@@ -311,27 +328,6 @@ def _of_linen(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any], variab
 
     function = Function(name, call, params, state, signature)
     return FunctionModule(function, [values[leaf] for leaf in (*params, *state)])
-
-
-def _initial(module: Any, name: str, signature: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[Leaf, Any]:
-    args = outside(args)
-    options = with_mode(signature, args, outside(kwargs), True)
-    try:
-        signature.bind(*args, **options)
-    except TypeError as error:
-        raise TypeError(
-            f"{FROM}: the variables of {name} are made by a call, and these arguments do not fit: {error}; give what it is "
-            "called with as instance_args= and instance_kwargs=, or its variables as variables="
-        ) from error
-    leaves: list[Leaf] = []
-
-    def init(key: Any) -> list[Any]:
-        made = _leaves(module.init(key, *args, **options))
-        leaves[:] = made  # compiled, it would return them sorted
-        return list(made.values())
-
-    values = at_once(init, fresh_key(FROM))
-    return dict(zip(leaves, values))
 
 
 def _leaves(nest: Any, above: Leaf = ()) -> dict[Leaf, Any]:

@@ -19,15 +19,12 @@ from trellis.convert.pure import (
     Function,
     FunctionModule,
     Leaf,
-    at_once,
     check_function,
-    fresh_key,
+    first_values,
     hollow,
     run,
     runner,
-    with_mode,
 )
-from trellis.nn.border import outside
 from trellis.nn.module import Module
 from trellis.nn.structure import as_array
 
@@ -132,8 +129,14 @@ def from_native(
     name = native.__name__ if isinstance(native, type) else _name(native)
     params, state = (None if x is None else _leaves(n, x) for n, x in (("params_hk", params_hk), ("state_hk", state_hk)))
     if params is None or (state is None and instance_args):
-        drawn, first = _initial(transformed, name, signature, instance_args, instance_kwargs or {})
-        params, state = drawn if params is None else params, first if state is None else state
+
+        def init(*args: Any, **kwargs: Any) -> dict[Any, Any]:
+            made = zip(("params", "state"), transformed.init(*args, **kwargs))
+            return {(part, leaf): value for part, nest in made for leaf, value in _leaves(part, nest).items()}
+
+        drawn = first_values(FROM, name, "params_hk", signature, instance_args, instance_kwargs or {}, init)
+        first = [{leaf: value for (part, leaf), value in drawn.items() if part == wanted} for wanted in ("params", "state")]
+        params, state = (own if given is None else given for own, given in zip(first, (params, state)))
     state = state or {}
     function = Function(name, _pure(transformed), tuple(params), tuple(state), signature)
     model = FunctionModule(function, [*params.values(), *state.values()])
@@ -179,26 +182,6 @@ def _of_transformed(native: Any) -> tuple[Any, inspect.Signature]:
         return made if has_state else (made, {})
 
     return hk.TransformedWithState(init, apply), inspect.Signature(parameters[first + has_key :])
-
-
-def _initial(transformed: Any, name: str, signature: Any, args: Any, kwargs: Mapping[str, Any]) -> list[dict[Leaf, Any]]:
-    args = outside(tuple(args))
-    options = with_mode(signature, args, outside(dict(kwargs)), True)
-    try:
-        signature.bind(*args, **options)
-    except TypeError as error:
-        raise TypeError(
-            f"{FROM}: the parameters of {name} are made by a call, and these arguments do not fit: {error}; give what it is "
-            "called with as instance_args= and instance_kwargs=, or its parameters as params_hk="
-        ) from error
-    leaves: list[list[Leaf]] = []
-
-    def init(key: Any) -> list[list[Any]]:
-        made = [_leaves(part, nest) for part, nest in zip(("params", "state"), transformed.init(key, *args, **options))]
-        leaves[:] = [list(flat) for flat in made]  # compiled, it would return them sorted
-        return [list(flat.values()) for flat in made]
-
-    return [dict(zip(*pair)) for pair in zip(leaves, at_once(init, fresh_key(FROM)))]
 
 
 def _leaves(argument: str, nest: Any) -> dict[Leaf, Any]:

@@ -38,8 +38,8 @@ def in_jit() -> bool:
 
 
 def native_key(key: Key) -> Any:
-    """A key of Trellis as one of JAX: its words."""
-    return jax.random.wrap_key_data(jnp.asarray(key.leaf()))
+    """A key of Trellis as one of JAX, whatever generator JAX uses by itself."""
+    return jax.random.wrap_key_data(jnp.asarray(key.leaf()), impl="threefry2x32")
 
 
 def fresh_key(owner: str) -> Any:
@@ -61,13 +61,15 @@ class Draws:
         return None if key is None else self._key(key)
 
     def _key(self, key: Any) -> Key:
-        return Key(jax.random.key_data(key) if jnp.issubdtype(key.dtype, jax.dtypes.prng_key) else key)
+        words = jax.random.key_data(key) if jnp.issubdtype(key.dtype, jax.dtypes.prng_key) else key
+        return Key(words if words.shape == (2,) else jax.random.bits(key, (2,), jnp.uint32))  # another generator of JAX
 
 
 def at_once(function: Callable[..., Any], *args: Any) -> Any:
     """Run once: compiled as a whole, which is quicker than each op; if it looks at values as Python does, op by op."""
+    quick = {"xla_backend_optimization_level": 0} if jax.default_backend() == "cpu" else None
     try:
-        return jax.jit(function, compiler_options={"xla_backend_optimization_level": 0})(*args)
+        return jax.jit(function, compiler_options=quick)(*args)
     except jax.errors.JAXTypeError:
         return function(*args)
 
@@ -75,7 +77,8 @@ def at_once(function: Callable[..., Any], *args: Any) -> Any:
 # ---- a Module as a pure function -----------------------------------------------------------------------------------------------
 def hollow(skeleton: Module) -> None:
     """Let go of the values of a skeleton, which native hands hold now: shapes and dtypes are enough."""
-    building.change(skeleton, lambda x: Array(np.broadcast_to(np.zeros((), x.dtype.name), x.shape)))
+    numpy = load("numpy")
+    building.change(skeleton, lambda x: Array(np.broadcast_to(np.zeros((), numpy.native_dtype(x.dtype)), x.shape)))
 
 
 def run(
@@ -116,6 +119,30 @@ def with_mode(signature: inspect.Signature, args: Sequence[Any], kwargs: Mapping
     except TypeError:  # the call itself will say what does not fit
         given = {*takes}
     return {**kwargs, **{name: training is value for name, value in MODES.items() if name in takes and name not in given}}
+
+
+def first_values(
+    owner: str, name: str, option: str, signature: inspect.Signature, args: Any, kwargs: Any, init: Callable[..., dict[Any, Any]]
+) -> dict[Any, Any]:
+    """What `init(key, *args, **kwargs)` gives; `option` names the argument that makes it needless."""
+    args = outside(tuple(args))
+    kwargs = with_mode(signature, args, outside(dict(kwargs)), True)
+    try:
+        signature.bind(*args, **kwargs)
+    except TypeError as error:
+        raise TypeError(
+            f"{owner}: the parameters of {name} are made by a call, and these arguments do not fit: {error}; give what it is "
+            f"called with as instance_args= and instance_kwargs=, or its values as {option}="
+        ) from error
+    keys: list[Any] = []
+
+    def run(key: Any) -> list[Any]:
+        made = init(key, *args, **kwargs)
+        keys[:] = made  # compiled, it would return them sorted
+        return list(made.values())
+
+    values = at_once(run, fresh_key(owner))
+    return dict(zip(keys, values))
 
 
 def paths_of(leaves: Iterable[Leaf]) -> list[tuple[str, ...]]:
