@@ -47,12 +47,19 @@ def instance_norm(x: Any, scale: Any, offset: Any, *, eps: float, channel_last: 
     return F.instance_norm(x.movedim(-1, 1), None, None, scale, offset, True, 0.0, eps).movedim(1, -1)
 
 
+def _in_transform() -> bool:
+    return torch._C._functorch.peek_interpreter_stack() is not None
+
+
+_in_transform._dynamo_marked_constant = True  # type: ignore[attr-defined]  # Dynamo takes any result of the function for not None
+
+
 def batch_norm(
     x: Any, mean: Any, variance: Any, scale: Any, offset: Any, *, training: bool, momentum: float, eps: float, channel_last: bool
 ) -> Any:
     # torch changes the statistics in place, which torch.func's transforms refuse, and has no gradient by those that it is given.
     wanted = not training and (mean.requires_grad or variance.requires_grad)
-    if wanted or not _fits(x, mean, variance, scale, offset) or torch._C._functorch.peek_interpreter_stack() is not None:
+    if wanted or not _fits(x, mean, variance, scale, offset) or _in_transform():
         params: dict[str, Any] = {"training": training, "momentum": momentum, "eps": eps, "channel_last": channel_last}
         return composites.batch_norm(x, mean, variance, scale, offset, **params)
     if training:
