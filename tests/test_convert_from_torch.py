@@ -14,6 +14,7 @@ from helpers import to_numpy
 from torch import nn
 
 import trellis as tl
+from trellis.convert import ConversionError
 
 pytestmark = pytest.mark.xdist_group("torch")
 
@@ -275,6 +276,33 @@ def test_bad_input() -> None:
         tl.Linear(3, 2, build_mode="explicit").to_torch_module()
     with pytest.raises(TypeError, match="got an unexpected keyword argument 'params_hk'"):
         tl.Module.from_torch_module(native, params_hk={})
+
+
+class Cached(nn.Module):
+    """Holds on to a parameter behind torch's back: no call on other parameters can reach it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(3, 3)
+        self.kept = [self.linear.weight]
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return nn.functional.linear(x, self.kept[0]) + self.linear.bias
+
+
+def test_what_cannot_be_converted_is_found_by_the_check() -> None:
+    native = Cached()
+    with pytest.raises(
+        ConversionError, match=r"in evaluation: the outputs agree, but the gradient of 'linear/weight' differs by"
+    ):
+        tl.Module.from_torch_module(native)
+    assert native.kept[0] is native.linear.weight
+    assert native.training
+    clash = nn.ModuleDict({"build": nn.Linear(2, 2)})
+    with pytest.raises(
+        ValueError, match=r"'build' is a name of tl.Module's own and cannot name a native array or part; rename it"
+    ):
+        tl.Module.from_torch_module(clash, check=False)
 
 
 def test_the_native_module_stays_as_it_was() -> None:
