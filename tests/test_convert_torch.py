@@ -285,6 +285,36 @@ def test_parts_are_modules_too() -> None:
     assert "(v1): Linear(64, 64)" in repr(mlp)
 
 
+def test_hooks_of_parts() -> None:
+    model, native, x = converted("CNN")
+    expected, seen, grads = native.eval()(x), [], []
+    near(expected, model.eval()(x))
+    handle = native.conv.register_forward_hook(lambda part, args, y: seen.append((part, args[0], y)))
+    backward = native.out.register_full_backward_hook(lambda part, given, out: grads.append(out[0]))
+    near(native(x), expected)
+    assert seen[0][0] is native.conv
+    assert torch.equal(seen[0][1], x)
+    near(seen[0][2], model.conv(x))
+    native.norm.register_forward_pre_hook(lambda part, args: (args[0] * 0,))
+    assert not torch.equal(native.train()(x), expected)
+    assert native.norm.batches == 1
+    assert not native.norm.running_mean.any()
+    native(x).sum().backward()
+    assert torch.equal(grads[-1], torch.ones(6, 3))
+    twin, count = copy.deepcopy(native), len(seen)
+    assert torch.equal(twin.eval()(x), native.eval()(x))
+    assert seen[count][0] is twin.conv
+    handle.remove()
+    native(x)
+    assert len(seen) == count + 2
+    torch._dynamo.reset()
+    backward.remove()  # torch.compile takes none
+    near(torch.compile(native, fullgraph=True, backend="eager")(x), twin(x))
+    back: Any = tl.Module.from_torch_module(native)
+    near(back(x), tl.Module.from_torch_module(copy.deepcopy(native))(x))
+    assert not torch.equal(back(x), native(x))  # hooks are torch's
+
+
 def test_draws_are_those_of_torch() -> None:
     native = tl.Sequential(tl.Linear(6, 6), tl.Dropout(0.5, seed=0), tl.Linear(6, 4)).to_torch_module()
     attention = tl.TransformerEncoderLayer(8, 2, 16, dropout=0.3).to_torch_module()

@@ -25,6 +25,7 @@ from trellis.convert.common import Foreign, Slot, instance_of, original, skeleto
 from trellis.dispatch import load
 from trellis.keys import key_data
 from trellis.nn import torch_names
+from trellis.nn.border import _inside as inside, across, outside
 from trellis.nn.module import Module
 from trellis.nn.structure import Binding, gather, modules
 from trellis.ops.conversion import to_numpy
@@ -87,6 +88,15 @@ class TorchModule(torch.nn.Module):
                 array = one.__dict__.get(name)
                 if isinstance(array, Array):
                     self._states.append((one, name, *found[id(array)]))
+        self._listen()
+
+    def _listen(self) -> None:
+        """Let a call of this part inside the model go through torch if anybody hooked in here."""
+        if self.trellis_module is not None:
+            hooks = (self._forward_hooks, self._forward_pre_hooks, self._backward_hooks, self._backward_pre_hooks)
+            self.trellis_module.__dict__.pop("forward", None)
+            if any(hooks):
+                object.__setattr__(self.trellis_module, "forward", _Hooked(self))
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         module = self.trellis_module
@@ -97,9 +107,9 @@ class TorchModule(torch.nn.Module):
         for array, table, name in self._arrays:
             array._data = table[name]
         if not self._states:
-            return module(*args, **kwargs)
+            return _past_hooks(module, args, kwargs)
         try:
-            result = module(*args, **kwargs)
+            result = _past_hooks(module, args, kwargs)
             _assign([(table[key], owner.__dict__[name], array) for owner, name, array, table, key in self._states])
         finally:
             for owner, name, array, _, _ in self._states:
@@ -111,7 +121,7 @@ class TorchModule(torch.nn.Module):
         binding = Binding(stream=_DRAWS)
         for array, table, name in self._arrays:
             binding.arrays[id(array)] = Array(table[name])
-        result = binding.copy(self.trellis_module, None, None)(*args, **kwargs)
+        result = _past_hooks(binding.copy(self.trellis_module, None, None), args, kwargs)
         made, given = binding.modules, binding.arrays
         _assign(
             [(table[key], made[id(owner)].__dict__[name], given[id(array)]) for owner, name, array, table, key in self._states]
@@ -130,11 +140,50 @@ class TorchModule(torch.nn.Module):
         super().__setstate__(state)
         self._bind()
 
+    def register_forward_hook(self, *args: Any, **kwargs: Any) -> Any:
+        return self._heard(super().register_forward_hook(*args, **kwargs))
+
+    def register_forward_pre_hook(self, *args: Any, **kwargs: Any) -> Any:
+        return self._heard(super().register_forward_pre_hook(*args, **kwargs))
+
+    def register_full_backward_hook(self, *args: Any, **kwargs: Any) -> Any:
+        return self._heard(super().register_full_backward_hook(*args, **kwargs))
+
+    def register_full_backward_pre_hook(self, *args: Any, **kwargs: Any) -> Any:
+        return self._heard(super().register_full_backward_pre_hook(*args, **kwargs))
+
+    def _heard(self, handle: Any) -> Any:
+        self._listen()
+        return handle
+
     def _get_name(self) -> str:
         return "Parts" if self.trellis_module is None else type(self.trellis_module).__name__
 
     def extra_repr(self) -> str:
         return "" if self.trellis_module is None else self.trellis_module._repr_arguments()
+
+
+class _Hooked:
+    """In the place of `forward` of a part that has hooks. A copy of the part puts its own there."""
+
+    def __init__(self, part: TorchModule | None) -> None:
+        self.part = part
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return inside(self.part(*outside(args), **outside(kwargs)), [])  # type: ignore[misc]
+
+    def __deepcopy__(self, memo: Any) -> _Hooked:
+        return _Hooked(None)
+
+    def __reduce__(self) -> Any:
+        return _Hooked, (None,)
+
+
+def _past_hooks(module: Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """What a part computes: torch has called its hooks already."""
+    if "forward" in module.__dict__:
+        return across(type(module).forward.__get__(module), args, kwargs)
+    return module(*args, **kwargs)
 
 
 def _assign(states: list[tuple[torch.Tensor, Array, Array]]) -> None:
@@ -197,6 +246,8 @@ def _back(native: TorchModule) -> Module:
     arrays = [gather(native.trellis_module, buffers).to_flat_dict() for buffers in (False, True)]
     v, buffers = ({path: found[id(array)].detach() for path, array in part.items()} for part in arrays)
     model = original(native.trellis_module, v, buffers)
+    for _, one, _ in modules(model):
+        one.__dict__.pop("forward", None)
     frozen = model.frozen
     for path, array in arrays[0].items():
         if (path in frozen) is found[id(array)].requires_grad:
