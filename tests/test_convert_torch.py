@@ -268,6 +268,24 @@ def test_shared_weights_are_one_parameter() -> None:
     assert back.second.w is back.first.w
 
 
+def test_a_weight_shared_with_one_in_a_dict() -> None:
+    class Shared(tl.Module):
+        def __init__(self) -> None:
+            self.first, self.second = tl.RNN(4, 4), tl.Linear(4, 4, with_bias=False)
+            self.second.w = self.first.layer0["kernel"]
+
+        def forward(self, x: Any) -> Any:
+            return self.second(self.first(x)[0])
+
+    native, x = Shared().to_torch_module(), torch.randn(2, 3, 4)
+    assert "second.w" not in native.state_dict()
+    twin = copy.deepcopy(native)
+    with torch.no_grad():
+        twin.first.layer0.kernel.zero_()
+    assert not twin(x).any()
+    assert native(x).all()
+
+
 def test_parts_are_modules_too() -> None:
     model, native, x = converted("CNN")
     near(native.conv(x), model.conv(x))

@@ -13,6 +13,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, ItemsView, Iterable, Iterator, KeysView, Mapping, MutableMapping, ValuesView
+from copy import deepcopy
 from typing import Any
 
 import numpy as np
@@ -198,7 +199,11 @@ class Container(MutableMapping[str, Any]):
         return self.copy()
 
     def __deepcopy__(self, memo: Any) -> Container:
-        return self.deep_copy()
+        from trellis.array import Array
+        from trellis.interop import copied
+
+        # an Array that stands elsewhere too in what is copied stays one
+        return tree.map(lambda leaf: deepcopy(leaf, memo) if isinstance(leaf, Array) else copied(leaf), self)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (dict(self._nodes),)
