@@ -95,19 +95,26 @@ def _has_masks(native: tuple[Any, ...]) -> bool:
     return any(getattr(entry, "dtype", None) == np.bool_ for entry in native)
 
 
-def _gathered(x: Any, operands: list[Any], form: tuple[Any, ...]) -> Any:
+def _taken_apart(native: tuple[Any, ...]) -> tuple[list[Any], tuple[Any, ...]]:
+    """A key as operands and a form that can be hashed. Ints are operands too, so that a loop over them compiles once."""
+    operands = [entry for entry in native if entry is not None and entry is not Ellipsis and type(entry) is not slice]
+    form = [(e.start, e.stop, e.step) if type(e) is slice else e if e is None or e is Ellipsis else "array" for e in native]
+    return operands, tuple(form)
+
+
+def _joined(operands: list[Any], form: tuple[Any, ...]) -> tuple[Any, ...]:
     remaining = iter(operands)
-    return x[tuple([next(remaining) if e == "array" else slice(*e) if type(e) is tuple else e for e in form])]
+    return tuple([next(remaining) if e == "array" else slice(*e) if type(e) is tuple else e for e in form])
 
 
-_gather = compiled(_gathered, "form")
+_gather = compiled(lambda x, operands, form: x[_joined(operands, form)], "form")
+_scatter = compiled(lambda x, value, operands, form, mode: getattr(x.at[_joined(operands, form)], mode)(value), "form", "mode")
 
 
 def _advanced(x: Any, native: tuple[Any, ...]) -> Any:
-    """A key with index arrays as one call into XLA; the ints are operands too, so that a loop over them compiles once."""
-    operands = [entry for entry in native if entry is not None and entry is not Ellipsis and type(entry) is not slice]
-    form = [(e.start, e.stop, e.step) if type(e) is slice else e if e is None or e is Ellipsis else "array" for e in native]
-    return _gather(x, operands, form=tuple(form))
+    """A key with index arrays as one call into XLA."""
+    operands, form = _taken_apart(native)
+    return _gather(x, operands, form=form)
 
 
 _element = compiled(lambda x, position: lax.dynamic_index_in_dim(lax.reshape(x, (x.size,)), position, keepdims=False))
@@ -160,7 +167,10 @@ def _updated(op: str, x: Any, value: Any, indices: tuple[Any, ...], key: tuple[A
     native = _native_key(op, x, key, indices)
     if mode == "multiply" and dtype_of(x).kind in "fc" and not is_concrete(x, value):
         return _multiplied(x, value, native) if indices else x.at[native].multiply(value, unique_indices=True)
-    return getattr(x.at[native], mode)(value)
+    if not is_concrete(x, value, *indices) or _has_masks(native):
+        return getattr(x.at[native], mode)(value)
+    operands, form = _taken_apart(native)
+    return _scatter(x, value, operands, form=form, mode=mode)
 
 
 def _multiplied(x: Any, value: Any, native: tuple[Any, ...]) -> Any:

@@ -99,12 +99,25 @@ def tile(x: Any, *, repetitions: tuple[int, ...]) -> Any:
     return _tile(x, repetitions=repetitions)
 
 
+def _taken_at(x: Any, positions: Any, axis: int | None) -> Any:
+    return jnp.take(x, positions, axis, mode="clip")  # they are in range
+
+
+_taken = compiled(_taken_at, "axis")
+
+
 def repeat(x: Any, repeats: Any, *, axis: int | None) -> Any:
     if isinstance(repeats, int):
         return _repeat(x, repeats=repeats, axis=axis)
-    if is_concrete(repeats) and np.any(np.asarray(repeats) < 0):
+    if not is_concrete(repeats):
+        return jnp.repeat(x, repeats, axis)
+    counts = np.asarray(repeats)
+    if np.any(counts < 0):
         raise ValueError("repeat: repeats has a negative element; it must be 0 or more")
-    return jnp.repeat(x, repeats, axis)
+    size = x.size if axis is None else x.shape[axis]
+    if counts.shape not in ((), (1,), (size,)):
+        return jnp.repeat(x, repeats, axis)  # an error, JAX's own
+    return _taken(x, np.repeat(np.arange(size), counts), axis=axis)  # one call, where JAX compiles a dozen for each new shape
 
 
 def pad(x: Any, *, pad_width: tuple[tuple[int, int], ...], mode: str, constant_values: Any) -> Any:
