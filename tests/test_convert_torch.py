@@ -12,6 +12,7 @@ import torch
 from converter_cases import CNN, MLP, MODELS, loss_of, near
 from helpers import make, to_numpy
 from torch import nn
+from torch.nn.utils import prune
 
 import trellis as tl
 from trellis.convert import ConversionError
@@ -331,6 +332,44 @@ def test_hooks_of_parts() -> None:
     back: Any = tl.Module.from_torch_module(native)
     near(back(x), tl.Module.from_torch_module(copy.deepcopy(native))(x))
     assert not torch.equal(back(x), native(x))  # hooks are torch's
+
+
+def test_parametrized_and_pruned_parts() -> None:
+    _, native, x = converted("CNN")
+    expected = native.eval()(x)
+    nn.utils.parametrizations.weight_norm(native.out, "w")
+    near(copy.deepcopy(native)(x), expected)
+    prune.random_unstructured(native.conv, "w", 0.0)
+    near(native(x), expected)
+    assert {"out.parametrizations.w.original0", "conv.w_orig"} <= {name for name, _ in native.named_parameters()}
+    optimizer = torch.optim.SGD(native.parameters(), 0.1)
+    loss_of(native(x)).backward()
+    optimizer.step()
+    assert not torch.equal(native(x), expected)
+    with torch.no_grad():
+        native.conv.w_orig.zero_()
+        native.out.parametrizations.w.original0.zero_()
+    near(native(x), native.out.b.expand(6, 3))
+    near(tl.Module.from_torch_module(native)(x), native(x))
+
+
+def test_a_buffer_that_grows() -> None:
+    class Memory(tl.Module):
+        def __init__(self) -> None:
+            self.linear = tl.Linear(3, 2)
+            self.register_buffer("seen", tl.zeros((0, 2)))
+
+        def forward(self, x: Any) -> Any:
+            y = self.linear(x)
+            self.seen = tl.concat([self.seen, tl.stop_gradient(y)])
+            return tl.sum(self.seen, axis=0) + y
+
+    native, x = Memory().to_torch_module(), torch.ones(4, 3)
+    native(x)
+    native(x).sum().backward()
+    assert native.seen.shape == (8, 2)
+    assert not native.seen.requires_grad
+    assert tl.Module.from_torch_module(native, check=False).buffers["seen"].shape == (8, 2)
 
 
 def test_draws_are_those_of_torch() -> None:

@@ -17,7 +17,6 @@ from typing import Any, NamedTuple
 
 from trellis import dispatch
 from trellis.array import Array
-from trellis.container import Container
 from trellis.nn import building
 from trellis.nn.border import _inside as inside, outside
 from trellis.nn.module import Module
@@ -239,9 +238,12 @@ def original(made: Module, v: Mapping[str, Any], buffers: Mapping[str, Any]) -> 
         draws = one._meta.options.pop("kept_draws", None)
         if draws is not None:
             one._meta.options["draws"] = draws
+    replaced: dict[int, Array] = {}
     for values, is_buffer in ((v, False), (buffers, True)):
-        copies = {path: Array(x).__copy__() for path, x in values.items()}
-        building.give(model, Container.from_flat_dict(copies), buffers=is_buffer, name="buffers" if is_buffer else "v")
+        held = gather(model, is_buffer).to_flat_dict()
+        building.compare(type(model).__name__, "buffers" if is_buffer else "v", held, values)
+        replaced |= {id(own): Array(values[path]).__copy__() for path, own in held.items()}
+    building.replace(model, replaced, set())
     return model
 
 

@@ -61,6 +61,10 @@ _DRAWS = _Draws()
 _IN_TORCH = Binding(stream=_DRAWS)  # what all Modules run by torch modules are bound to
 
 
+# A table of torch's, a name, and whose table it is: a parametrization takes the name out of the table, and the part computes it.
+_Place = tuple[dict[str, Any], str, Any]
+
+
 class TorchModule(torch.nn.Module):
     """A Trellis model, or a part of one, as a torch module. `trellis_module` is what computes; it holds no state of its own."""
 
@@ -69,20 +73,20 @@ class TorchModule(torch.nn.Module):
     def __init__(self, module: Module | None) -> None:
         super().__init__()
         self.trellis_module = module
-        self._places: list[tuple[dict[str, Any], str] | None] = []  # where torch holds each array of the model, in its order
+        self._places: list[_Place | None] = []  # where torch holds each array of the model, in its order
         if module is not None:
             self.training = module.training
 
     def _bind(self) -> None:
         """Prepare what a call needs. Not copied with the module: a copy binds its own."""
-        self._arrays: list[tuple[Array, dict[str, Any], str]] = []
+        self._arrays: list[tuple[Array, dict[str, Any], str, Any]] = []
         self._states: list[tuple[Module, str, Array, dict[str, Any], str]] = []  # buffers, and whose they are
         if self.trellis_module is None:
             return
         object.__setattr__(self.trellis_module, "_bound", _IN_TORCH)
         arrays = [place.array for place in torch_names.places(self.trellis_module)]
         self._arrays += [(array, *place) for array, place in zip(arrays, self._places, strict=True) if place is not None]
-        found = {id(array): (array, table, name) for array, table, name in self._arrays}
+        found = {id(array): (array, table, name) for array, table, name, _ in self._arrays}
         for _, one, _ in modules(self.trellis_module):
             for name in sorted(one._meta.buffers):
                 array = one.__dict__.get(name)
@@ -104,13 +108,13 @@ class TorchModule(torch.nn.Module):
             return self._trace(args, kwargs)
         if module is None:
             raise TypeError("this is a list or dict of modules and has no forward of its own; call its members")
-        for array, table, name in self._arrays:
-            array._data = table[name]
+        for array, table, name, part in self._arrays:
+            array._data = table[name] if name in table else getattr(part, name)
         if not self._states:
             return _past_hooks(module, args, kwargs)
         try:
             result = _past_hooks(module, args, kwargs)
-            _assign([(table[key], owner.__dict__[name], array) for owner, name, array, table, key in self._states])
+            _assign([(table, key, owner.__dict__[name], array) for owner, name, array, table, key in self._states])
         finally:
             for owner, name, array, _, _ in self._states:
                 object.__setattr__(owner, name, array)
@@ -119,12 +123,12 @@ class TorchModule(torch.nn.Module):
     def _trace(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """The same without a trace in the model, since torch.compile would repeat every change of it at each call."""
         binding = Binding(stream=_DRAWS)
-        for array, table, name in self._arrays:
-            binding.arrays[id(array)] = Array(table[name])
+        for array, table, name, part in self._arrays:
+            binding.arrays[id(array)] = Array(table[name] if name in table else getattr(part, name))
         result = _past_hooks(binding.copy(self.trellis_module, None, None), args, kwargs)
         made, given = binding.modules, binding.arrays
         _assign(
-            [(table[key], made[id(owner)].__dict__[name], given[id(array)]) for owner, name, array, table, key in self._states]
+            [(table, key, made[id(owner)].__dict__[name], given[id(array)]) for owner, name, array, table, key in self._states]
         )
         return result
 
@@ -186,18 +190,23 @@ def _past_hooks(module: Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -
     return module(*args, **kwargs)
 
 
-def _assign(states: list[tuple[torch.Tensor, Array, Array]]) -> None:
-    """Change the buffers that a run gave new values, in place, as torch's own modules do: (buffer, new, old)."""
-    changed = [(buffer, new._data) for buffer, new, old in states if new is not old]
+def _assign(states: list[tuple[dict[str, Any], str, Array, Array]]) -> None:
+    """Give the buffers that a run changed their new values, in place, as torch's own modules do: (table, name, new, old)."""
+    changed = [(table, name, new._data) for table, name, new, old in states if new is not old]
     if not changed:
         return
-    values = [value for _, value in changed]
+    values = [value for _, _, value in changed]
     if not torch.compiler.is_compiling():
         functions: Any = torch._C._functorch  # type: ignore[reportAttributeAccessIssue]
         if functions.peek_interpreter_stack() is not None:  # inside torch.func.grad a value is a shell around a tensor
             values = [functions.get_unwrapped(x) if functions.is_gradtrackingtensor(x) else x for x in values]
+    buffers = [table[name] for table, name, _ in changed]
     with torch.no_grad():
-        torch._foreach_copy_([buffer for buffer, _ in changed], values)
+        if all(a.shape == b.shape for a, b in zip(buffers, values)):
+            torch._foreach_copy_(buffers, values)
+        else:
+            for (table, name, _), value in zip(changed, values):
+                table[name] = value.detach()
 
 
 def to_native(model: Module, *, inputs: Any = None, check: bool = True) -> TorchModule:
@@ -213,14 +222,14 @@ def _parts(model: Module) -> TorchModule:
     for path in list(parts):
         _part(parts, path)
     frozen = model.frozen
-    places: dict[int, tuple[dict[str, Any], str]] = {}
+    places: dict[int, _Place] = {}
     for is_buffer in (False, True):
         for path, array in gather(model, is_buffer).to_flat_dict().items():
             above, _, name = path.rpartition("/")
             part = _part(parts, above)
             table: Any = part._buffers if is_buffer else part._parameters  # past torch's check: `children` is a good name
             table[name] = array._data if is_buffer else torch.nn.Parameter(array._data, requires_grad=path not in frozen)
-            places[id(array)] = table, name
+            places[id(array)] = table, name, part
     for part in parts.values():
         if part.trellis_module is not None:
             part._places = [places.get(id(place.array)) for place in torch_names.places(part.trellis_module)]
@@ -242,7 +251,7 @@ def _back(native: TorchModule) -> Module:
     """The model that a torch module was made of, with the values it has now."""
     if native.trellis_module is None:
         raise TypeError("from_torch_module: this is a list or dict of parts of a converted model; give the whole, or one part")
-    found = {id(array): table[name] for array, table, name in native._arrays}
+    found = {id(array): table[name] if name in table else getattr(part, name) for array, table, name, part in native._arrays}
     arrays = [gather(native.trellis_module, buffers).to_flat_dict() for buffers in (False, True)]
     v, buffers = ({path: found[id(array)].detach() for path, array in part.items()} for part in arrays)
     model = original(native.trellis_module, v, buffers)
@@ -394,7 +403,8 @@ def _native(x: Any) -> Any:
 def _as_it_was(native: torch.nn.Module) -> Iterator[None]:
     """Inside, a module may run; behind it modes, buffers and random generators are as before."""
     modes = [(part, part.training) for part in native.modules()]
-    kept = [(x, x.detach().clone()) for x in native.buffers() if not is_lazy(x)]
+    tables = [(part._buffers, name, x) for part in native.modules() for name, x in part._buffers.items()]
+    kept = [(table, name, x, x.detach().clone()) for table, name, x in tables if x is not None and not is_lazy(x)]
     with torch.random.fork_rng():
         try:
             yield
@@ -404,7 +414,8 @@ def _as_it_was(native: torch.nn.Module) -> Iterator[None]:
                 if isinstance(part, TorchModule) and part.trellis_module is not None:
                     part.trellis_module.training = mode
             with torch.no_grad():
-                for x, value in kept:
+                for table, name, x, value in kept:
+                    table[name] = x
                     x.copy_(value)
 
 
