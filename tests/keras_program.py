@@ -328,6 +328,42 @@ def check_copies_and_shared_weights() -> None:
         native.get_layer("first")(DENSE)
 
 
+def check_a_native_part() -> None:
+    """A Keras model in a Module that becomes a Keras model."""
+    layers = [keras.Input((3,)), keras.layers.Dense(4), keras.layers.BatchNormalization(), keras.layers.Dropout(0.5, seed=1)]
+    inner = keras.Sequential(layers)
+    before = [plain(x).copy() for x in inner.weights]
+    model = tl.Sequential(tl.Module.from_keras_module(inner), tl.Linear(4, 2, backend=BACKEND))
+    native = model.to_keras_module(inputs=(DENSE,))
+    assert "v0/batch_normalization/moving_mean" in values(native)
+    start = values(native)
+    native.compile("sgd", "mse")
+    native.fit(DENSE, DENSE[:, :2], epochs=2, verbose=0)
+    assert all(np.any(values(native)[path] != value) for path, value in start.items() if not path.endswith("seed"))
+    assert all(np.array_equal(plain(x), y) for x, y in zip(inner.weights, before, strict=True))
+    back = tl.Module.from_keras_module(native).eval()
+    near(native(DENSE), back(make(BACKEND, DENSE)))
+
+
+def check_names() -> None:
+    """What TensorFlow would not take in a graph is a name all the same; models are named as the classes, each once."""
+
+    class TwoWords(tl.Module):
+        def __init__(self) -> None:
+            self.parts = {"a b": tl.Linear(3, 2, backend="numpy"), "1é": tl.Linear(2, 2, backend="numpy")}
+
+        def forward(self, x: Any) -> Any:
+            return self.parts["1é"](self.parts["a b"](x))
+
+    first, second = TwoWords().to_keras_module(), TwoWords().to_keras_module()
+    assert [first.name, second.name] == ["two_words", "two_words_1"]
+    assert list(values(first)) == ["parts/a b/w", "parts/a b/b", "parts/1é/w", "parts/1é/b"]
+    first.compile("sgd", "mse")
+    first.fit(DENSE, DENSE[:, :2], verbose=0)
+    inputs = keras.Input((3,))
+    assert keras.Model(inputs, first(inputs) + second(inputs)).predict(DENSE, verbose=0).shape == (8, 2)
+
+
 def check_dtypes() -> None:
     """A model of float64 gets float64; one without parameters, and one of halves."""
     wide = tl.Linear(3, 2, dtype=tl.float64).to_keras_module()

@@ -64,8 +64,9 @@ class _Plan:
             if len(path) > depth + 1:
                 below.setdefault(path[depth], {})[path] = row
                 continue
+            value = copy.copy(row.array)._data  # on JAX fit() gives the memory of its variables away
             self.variables[path] = made = layer.add_weight(
-                shape=tuple(row.array.shape), dtype=row.array.dtype.name, initializer=lambda *_, dtype=None, x=row.array._data: x,
+                shape=tuple(row.array.shape), dtype=row.array.dtype.name, initializer=lambda *_, dtype=None, x=value: x,
                 trainable=not row.is_buffer, autocast=not row.is_buffer, name=path[-1],
             )  # fmt: skip
             made.trainable = row.trainable
@@ -274,6 +275,10 @@ def _named(name: str, custom_objects: Any) -> Any:
 
 def to_native(model: Module, *, inputs: Any = None, check: bool = True, **options: Any) -> Any:
     """A Keras model with copies of the values of a Module; `options` are those of a Keras layer, such as `name`."""
+    if "name" not in options:
+        base = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", type(model).__name__).lower()
+        count = keras.backend.get_uid(base)
+        options["name"] = base if count == 1 else f"{base}_{count - 1}"
     native = KerasModule(skeleton(model, _backend(), "to_keras_module"), **options)
     if check:
         held = native.held
@@ -315,7 +320,7 @@ class KerasForeign(Foreign):
     def _call_pure(self, arrays: list[Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Mapping[int, Any]]:
         variables = self._meta.link.variables
         stream = None if self._bound is None else self._bound.stream
-        if stream is not None:
+        if stream is not None and not isinstance(stream, _Generator):  # of Keras: the state is a variable there
             arrays = [_words(stream.next()) if _is_seed(x) else array for x, array in zip(variables, arrays)]
         with keras.StatelessScope(state_mapping=zip(variables, arrays)) as scope:
             before = [scope.get_current_value(x) for x in variables]
@@ -407,7 +412,7 @@ def _getter(variable: Any) -> Any:
 def _putter(variable: Any) -> Any:
     if _backend() != "jax":
         return variable.assign
-    return lambda x: variable.assign(keras.ops.copy(x))  # fit() gives the memory of its variables away
+    return lambda x: variable.assign(keras.ops.copy(x))  # which fit() may give away
 
 
 def from_native(
@@ -524,8 +529,8 @@ def _guesses(layer: Any) -> list[checking.Inputs]:
         shape = (layer.get_build_config() or {}).get("input_shape")
         given = [keras.KerasTensor(shape)] if shape and all(n is None or isinstance(n, int) for n in shape) else []
     generator = np.random.default_rng(0)
-    made = []
-    for x in given:
-        shape = [n or (8 if i else 3) for i, n in enumerate(x.shape)]
-        made.append(generator.normal(size=shape).astype(np.float32) if "float" in x.dtype else generator.integers(0, 2, shape))
-    return [(made,) if len(made) > 1 else tuple(made)] if made else []
+    shapes = [[n or (8 if i else 3) for i, n in enumerate(x.shape)] for x in given]
+    numbers = [generator.normal(size=shape).astype(np.float32) for shape in shapes]
+    indices = [generator.integers(0, 2, shape) for shape in shapes]
+    known = [number if "float" in x.dtype else index for x, number, index in zip(given, numbers, indices)]
+    return [(made,) if len(made) > 1 else tuple(made) for made in (known, indices) if made]
