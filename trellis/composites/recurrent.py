@@ -21,7 +21,7 @@ from trellis.ops.reduction import sum
 from trellis.ops.searching import where
 from trellis.ops.special import expit
 
-__all__ = ["gru_update", "lstm_update", "recurrence", "rnn_update"]
+__all__ = ["equal_parts", "gru_update", "lstm_update", "recurrence", "rnn_update"]
 
 Flat = list[Any]
 
@@ -97,6 +97,11 @@ CELLS = {
 
 
 def _parts(x: Any, number: int) -> Flat:
+    return call("equal_parts", x, number=number)
+
+
+def equal_parts(x: Any, *, number: int) -> Flat:
+    """The last axis in so many parts."""
     size = shape_of(x)[-1] // number  # type: ignore[operator]
     return [getitem(x, (..., slice(k * size, (k + 1) * size))) for k in range(number)]
 
