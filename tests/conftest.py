@@ -28,6 +28,8 @@ import pytest
 
 from trellis.dispatch import BACKENDS, using
 
+collect_ignore = ["converter_cases_keras.py", "keras_program.py"]  # looked through for doctests, they import TensorFlow everywhere
+
 hypothesis.settings.register_profile("trellis", deadline=None, derandomize=True, max_examples=50)
 hypothesis.settings.load_profile("trellis")
 
