@@ -28,7 +28,7 @@ import pytest
 
 from trellis.dispatch import BACKENDS, using
 
-collect_ignore = ["converter_cases_keras.py", "keras_program.py"]  # looked through for doctests, they import TensorFlow everywhere
+collect_ignore = ["converter_cases_keras.py", "keras_program.py"]  # they import TensorFlow, for doctests that are not there
 
 hypothesis.settings.register_profile("trellis", deadline=None, derandomize=True, max_examples=50)
 hypothesis.settings.load_profile("trellis")
