@@ -140,6 +140,13 @@ def test_compiled_once_for_all_steps() -> None:
     assert native.v1.batches == 5
 
 
+def test_exported() -> None:
+    _, native, x = converted("CNN")
+    program = torch.export.export(native.eval(), (x,))
+    near(program.module()(x), native(x))
+    assert sorted(program.state_dict) == sorted(native.state_dict())
+
+
 def test_copies_are_independent() -> None:
     _, native, x = converted("CNN")
     native(x)

@@ -498,7 +498,13 @@ def _guesses(native: torch.nn.Module) -> Iterator[checking.Inputs]:
                 return
 
 
-_HINTS: dict[type, tuple[str, str]] = {
+_HINTS: dict[type, tuple[str, str]] = {  # the first that a part is an instance of
+    torch.nn.Conv1d: ("line", "in_channels"),
+    torch.nn.ConvTranspose1d: ("line", "in_channels"),
+    torch.nn.Conv3d: ("volume", "in_channels"),
+    torch.nn.ConvTranspose3d: ("volume", "in_channels"),
+    torch.nn.BatchNorm1d: ("vector", "num_features"),
+    torch.nn.BatchNorm3d: ("volume", "num_features"),
     torch.nn.Linear: ("vector", "in_features"),
     torch.nn.modules.conv._ConvNd: ("image", "in_channels"),
     torch.nn.Embedding: ("indices", "num_embeddings"),
