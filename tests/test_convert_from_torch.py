@@ -204,8 +204,9 @@ def test_inputs_are_guessed_for_all_first_layers() -> None:
     """The check runs, or its warning fails the test."""
     made = [
         nn.Linear(3, 2), nn.Conv1d(3, 2, 3), nn.Conv2d(3, 2, 3), nn.Conv3d(3, 2, 3), nn.ConvTranspose2d(3, 2, 3),
-        nn.Embedding(5, 2), nn.BatchNorm1d(4), nn.BatchNorm2d(4), nn.LayerNorm(4), nn.GRU(3, 2, batch_first=True), nn.LSTMCell(3, 2),
-        nn.MultiheadAttention(4, 2), nn.Sequential(nn.Conv2d(1, 2, 5), nn.Flatten(), nn.Linear(2 * 24 * 24, 3)),
+        nn.Embedding(5, 2), nn.BatchNorm1d(4), nn.BatchNorm2d(4), nn.LayerNorm(4), nn.GRU(3, 2, batch_first=True),
+        nn.LSTMCell(3, 2), nn.MultiheadAttention(4, 2),
+        nn.Sequential(nn.Conv2d(1, 2, 5), nn.Flatten(), nn.Linear(2 * 24 * 24, 3)),
     ]  # fmt: skip
     for native in made:
         assert isinstance(tl.Module.from_torch_module(native), tl.Module)

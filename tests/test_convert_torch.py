@@ -11,10 +11,12 @@ import pytest
 import torch
 from converter_cases import CNN, MLP, MODELS, loss_of, near
 from helpers import make, to_numpy
+from layer_cases import CASES, Case
 from torch import nn
 from torch.nn.utils import prune
 
 import trellis as tl
+from trellis import tree
 from trellis.convert import ConversionError
 
 pytestmark = pytest.mark.xdist_group("torch")
@@ -54,6 +56,18 @@ def test_ten_steps_are_those_of_trellis(name: str) -> None:
     for path, buffer in model.buffers.to_flat_dict().items():
         near(native.get_buffer(path.replace("/", ".")), buffer)
     near(native.eval()(x), model.eval()(x), 1e-4)
+
+
+@pytest.mark.parametrize("name", [name for name, case in CASES.items() if case.call is Case._field_defaults["call"]])
+def test_every_layer(name: str) -> None:
+    """On NumPy, so that the check compares two frameworks; and what comes back computes the same."""
+    model = CASES[name].ours(backend="numpy")
+    inputs = tuple(x.astype(np.float32) if x.dtype.kind == "f" else x for x in CASES[name].inputs)
+    native = model.to_torch_module(inputs=inputs)
+    tensors = [torch.tensor(x) for x in inputs]
+    back = tl.Module.from_torch_module(copy.deepcopy(native)).eval()
+    for found, expected in zip(tree.leaves(back(*tensors)), tree.leaves(native.eval()(*tensors)), strict=True):
+        near(found, expected)
 
 
 def test_from_every_backend(backend: str) -> None:
