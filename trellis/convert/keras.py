@@ -21,7 +21,7 @@ from trellis.container import Container
 from trellis.convert import check as checking
 from trellis.convert.common import Foreign, Slot, instance_of, original, skeleton
 from trellis.convert.description import describe, rebuild
-from trellis.dispatch import BACKENDS, interpreters, target
+from trellis.dispatch import interpreters, target
 from trellis.keys import Key
 from trellis.nn import building
 from trellis.nn.border import outside
@@ -36,10 +36,10 @@ _NAMED: WeakValueDictionary[str, Any] = WeakValueDictionary()  # classes and fun
 
 
 def _backend() -> str:
-    """The framework that Keras runs on: a backend of Trellis."""
+    """The framework that Keras runs on, by its name in Trellis."""
     name = keras.backend.backend()
-    if name not in BACKENDS:
-        raise ValueError(f"Keras runs on {name!r}, which Trellis does not; set KERAS_BACKEND to tensorflow, jax or torch")
+    if name not in _GRADIENTS:
+        raise ValueError(f"Keras runs on {name!r}, where it cannot train; set KERAS_BACKEND to tensorflow, jax or torch")
     return name
 
 
@@ -123,8 +123,9 @@ class _Held:
     """The Module behind a converted model, without arrays of its own, and the variables that it runs on."""
 
     def __init__(self, module: Module, plan: _Plan) -> None:
-        self.module, self.variables = module, plan.variables
-        self.buffers = {path for path, row in plan.rows.items() if row.is_buffer}
+        self.module = module
+        self.variables = {"/".join(path): variable for path, variable in plan.variables.items()}
+        self.buffers = {"/".join(path) for path, row in plan.rows.items() if row.is_buffer}
         self.required = _required(module)
         plan.rows = {}
         parts = [part._meta for _, part, _ in modules(module)]
@@ -138,7 +139,7 @@ class _Held:
         made: tuple[dict[str, Any], dict[str, Any]] = {}, {}
         for path, variable in self.variables.items():
             value = variable.value
-            made[path in self.buffers]["/".join(path)] = value.read_value() if hasattr(value, "read_value") else value
+            made[path in self.buffers][path] = value.read_value() if hasattr(value, "read_value") else value
         return made
 
     def run(self, draws: _Generator, training: bool, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -154,10 +155,10 @@ class _Held:
             bound = self.module._copy(binding, *map(Container.from_flat_dict, (v, buffers)))
             for _, part in binding.pairs:
                 part.training = training
-            result = _run(bound, args, kwargs)
+            result = outside(_run(bound, args, kwargs))
             for path, x in gather(bound, buffers=True).to_flat_dict().items():
                 if x._data is not buffers[path]:
-                    self.variables[tuple(path.split("/"))].assign(x._data)
+                    self.variables[path].assign(x._data)
         finally:
             binding.release()
         return result
@@ -237,8 +238,7 @@ class KerasModule(keras.Model):
 
 
 def _frozen(model: KerasModule) -> set[str]:
-    held = model.held
-    return {"/".join(path) for path, x in held.variables.items() if path not in held.buffers and not x.trainable}
+    return {path for path, x in model.held.variables.items() if path not in model.held.buffers and not x.trainable}
 
 
 def _symbols(nest: Any) -> list[Any]:
@@ -281,8 +281,7 @@ def to_native(model: Module, *, inputs: Any = None, check: bool = True, **option
         options["name"] = base if count == 1 else f"{base}_{count - 1}"
     native = KerasModule(skeleton(model, _backend(), "to_keras_module"), **options)
     if check:
-        held = native.held
-        parameters = {"/".join(path): x for path, x in held.variables.items() if path not in held.buffers}
+        parameters = {path: x for path, x in native.held.variables.items() if path not in native.held.buffers}
         found = _runner(native, parameters, {}, lambda training: _original(native).train(training))
         checking.verify("to_keras_module", checking.module_runner(model), found, inputs, list(checking.guesses(model)))
     return native
@@ -290,20 +289,14 @@ def to_native(model: Module, *, inputs: Any = None, check: bool = True, **option
 
 # ---- a Keras layer or model as a Module ----------------------------------------------------------------------------------------
 class KerasForeign(Foreign):
-    """A Keras layer or model as a Module: `v` holds its variables, by their paths in Keras."""
+    """A Keras layer or model as a Module: `v` holds its variables, named as `_variables` says."""
 
     framework = "keras"
 
     def _slots(self) -> list[Slot]:
         trained = _trained(self.native)
-        return [
-            Slot(path, x.value, id(x) not in trained, id(x) in trained and not x.trainable, _getter(x), _putter(x))
-            for path, x in _variables(self.native)
-        ]
-
-    def _connect(self) -> None:
-        super()._connect()
-        self._meta.link.variables = [x for _, x in _variables(self.native)]
+        found = [(path, _Shared(x), id(x) in trained) for path, x in _variables(self.native)]
+        return [Slot(path, x.get(), not own, own and not x.variable.trainable, x.get, x.put) for path, x, own in found]
 
     def _call_native(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if _backend() != "jax" or not _is_traced((args, kwargs)):
@@ -318,7 +311,7 @@ class KerasForeign(Foreign):
         return result
 
     def _call_pure(self, arrays: list[Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Mapping[int, Any]]:
-        variables = self._meta.link.variables
+        variables = [slot.get.__self__.variable for slot in self._meta.link.slots]
         stream = None if self._bound is None else self._bound.stream
         if stream is not None and not isinstance(stream, _Generator):  # of Keras: the state is a variable there
             arrays = [_words(stream.next()) if _is_seed(x) else array for x, array in zip(variables, arrays)]
@@ -334,6 +327,22 @@ class KerasForeign(Foreign):
         with keras.saving.custom_object_scope({type(x).__name__: type(x) for x in self.native._flatten_layers()}):
             made.__setstate__(copy.deepcopy(self.__getstate__(), memo))
         return made
+
+
+class _Shared:
+    """A variable of Keras as Trellis reads and writes it; one of torch without its graph."""
+
+    def __init__(self, variable: Any) -> None:
+        self.variable, self.value, self.view = variable, None, None
+
+    def get(self) -> Any:
+        value = self.variable.value
+        if value is not self.value:
+            self.value, self.view = value, value.detach() if hasattr(value, "detach") else value
+        return self.view
+
+    def put(self, value: Any) -> None:
+        self.variable.assign(keras.ops.copy(value) if _backend() == "jax" else value)  # there fit() gives its memory away
 
 
 def _trained(layer: Any) -> set[int]:
@@ -403,16 +412,6 @@ def _parts(layer: Any) -> Iterator[tuple[Path, Any]]:
         base = re.sub(r"_\d+$", "", part.name)
         made = base.replace("_", "") == type(part).__name__.lower()
         yield held.get(id(part), (base if made else part.name,)), part
-
-
-def _getter(variable: Any) -> Any:
-    return lambda: variable.value
-
-
-def _putter(variable: Any) -> Any:
-    if _backend() != "jax":
-        return variable.assign
-    return lambda x: variable.assign(keras.ops.copy(x))  # which fit() may give away
 
 
 def from_native(
@@ -501,7 +500,6 @@ _GRADIENTS: dict[str, Any] = {
     "tensorflow": _tensorflow_gradients,
     "jax": _jax_gradients,
     "torch": _torch_gradients,
-    "numpy": lambda score, variables: (score()[1], []),  # where Keras has no gradients
 }
 
 
