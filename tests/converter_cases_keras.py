@@ -42,6 +42,56 @@ class Noisy(keras.Model):
         return {"width": self.width}
 
 
+class Shared(tl.Module):
+    """One layer at two places, one parameter beside, and a list."""
+
+    def __init__(self, **options: Any) -> None:
+        self.first = tl.Linear(3, 3, **options)
+        self.blocks = [self.first, tl.Linear(3, 3, **options)]
+        self.scale = tl.ones(3, **{k: v for k, v in options.items() if k == "backend"})
+
+    def forward(self, x: Any) -> Any:
+        for block in self.blocks:
+            x = tl.tanh(block(self.first(x)))
+        return x * self.scale
+
+
+class TwoInputs(tl.Module):
+    def __init__(self, **options: Any) -> None:
+        self.linear = tl.Linear(3, 2, **options)
+
+    def forward(self, a: Any, b: Any, scale: float = 1.0) -> Any:
+        return {"sum": self.linear(a) + self.linear(b) * scale, "each": (self.linear(a), self.linear(b))}
+
+
+class Dropping(tl.Module):
+    def __init__(self, **options: Any) -> None:
+        self.linear = tl.Linear(3, 8, **options)
+        self.norm = tl.BatchNorm1D(8, **options)
+        self.drop = tl.Dropout(0.5, **options)
+        self.out = tl.Linear(8, 1, **options)
+
+    def forward(self, x: Any) -> Any:
+        return self.out(self.drop(self.norm(tl.relu(self.linear(x)))))
+
+
+def natives() -> dict[str, Any]:
+    """Models of Keras with three outputs, for the inputs of `converter_cases.MODELS`."""
+    layers = keras.layers
+    words, images, sequence = keras.Input((5,)), keras.Input((6, 6, 2)), keras.Input((4, 8))
+    recurrent = layers.Bidirectional(layers.LSTM(5))(layers.Embedding(7, 6)(words))
+    norm = layers.BatchNormalization()(layers.Conv2D(4, 3, padding="same")(images))
+    attended = layers.LayerNormalization()(sequence + layers.MultiHeadAttention(2, 4)(sequence, sequence))
+    encoded = layers.LayerNormalization()(attended + layers.Dense(8)(layers.Dense(16, activation="relu")(attended)))
+    bodies = {
+        "MLP": (points := keras.Input((10,)), layers.Dense(16, activation="relu")(points)),
+        "CNN": (images, layers.Flatten()(layers.MaxPooling2D()(layers.ReLU()(norm)))),
+        "LSTM": (words, recurrent),
+        "transformer": (sequence, layers.GlobalAveragePooling1D()(encoded)),
+    }
+    return {name: keras.Model(inputs, layers.Dense(3)(body)) for name, (inputs, body) in bodies.items()}
+
+
 def tanh_networks(x: np.ndarray[Any, Any], target: np.ndarray[Any, Any]) -> list[tuple[Any, Any]]:
     keras.utils.set_random_seed(0)
     of_class = tl.Module.from_keras_module(Network, (4,), {"layers": 3}, instance_args=(x,))

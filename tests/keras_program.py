@@ -19,7 +19,7 @@ import keras
 import numpy as np
 import pytest
 from converter_cases import CNN, MLP, MODELS
-from converter_cases_keras import Network, Noisy
+from converter_cases_keras import Dropping, Network, Noisy, Shared, TwoInputs, natives
 from helpers import make, to_numpy
 
 import trellis as tl
@@ -58,39 +58,6 @@ def outputs(name: str) -> int:
     return 5 if name == "MLP" else 3
 
 
-class Shared(tl.Module):
-    """One layer at two places, one parameter beside, and a list."""
-
-    def __init__(self, **options: Any) -> None:
-        self.first = tl.Linear(3, 3, **options)
-        self.blocks = [self.first, tl.Linear(3, 3, **options)]
-        self.scale = tl.ones(3, **{k: v for k, v in options.items() if k == "backend"})
-
-    def forward(self, x: Any) -> Any:
-        for block in self.blocks:
-            x = tl.tanh(block(self.first(x)))
-        return x * self.scale
-
-
-class TwoInputs(tl.Module):
-    def __init__(self, **options: Any) -> None:
-        self.linear = tl.Linear(3, 2, **options)
-
-    def forward(self, a: Any, b: Any, scale: float = 1.0) -> Any:
-        return {"sum": self.linear(a) + self.linear(b) * scale, "each": (self.linear(a), self.linear(b))}
-
-
-class Dropping(tl.Module):
-    def __init__(self, **options: Any) -> None:
-        self.linear = tl.Linear(3, 8, **options)
-        self.norm = tl.BatchNorm1D(8, **options)
-        self.drop = tl.Dropout(0.5, **options)
-        self.out = tl.Linear(8, 1, **options)
-
-    def forward(self, x: Any) -> Any:
-        return self.out(self.drop(self.norm(tl.relu(self.linear(x)))))
-
-
 # ---- to Keras ------------------------------------------------------------------------------------------------------------------
 def ten_steps(name: str) -> None:
     """Results, gradients and ten steps of fit() are those of Trellis; statistics too."""
@@ -103,7 +70,16 @@ def ten_steps(name: str) -> None:
     near(native(inputs), kind(backend="numpy", seed=0).eval()(x))
     native.compile(keras.optimizers.SGD(0.1, momentum=0.9), "mse")
     found = native.fit(x, target, batch_size=len(x), epochs=10, shuffle=False, verbose=0).history["loss"]
-    optimizer, expected = tl.SGD(lr=0.1, momentum=0.9), []
+    near(np.array(found), np.array(trained(model, inputs, 0.1)))
+    after = values(native)
+    assert sorted(after) == sorted([*model.v.to_flat_dict(), *model.buffers.to_flat_dict()])
+    for path, x in [*model.v.to_flat_dict().items(), *model.buffers.to_flat_dict().items()]:
+        near(after[path], x, 1e-4)
+
+
+def trained(model: Any, inputs: Any, rate: float) -> list[float]:
+    """The losses of ten steps of Trellis."""
+    optimizer, losses = tl.SGD(lr=rate, momentum=0.9), []
 
     def step(v: Any, buffers: Any) -> Any:
         def loss(v: Any) -> Any:
@@ -115,13 +91,9 @@ def ten_steps(name: str) -> None:
     step = step if BACKEND == "torch" else tl.compile(step)  # a whole graph of JAX is quicker than each op
     for _ in range(10):
         (value, model.buffers), grads = step(model.v, model.buffers)
-        expected.append(float(to_numpy(value)))
+        losses.append(float(to_numpy(value)))
         model.v = optimizer.step(model.v, grads)
-    near(np.array(found), np.array(expected))
-    after = values(native)
-    assert sorted(after) == sorted([*model.v.to_flat_dict(), *model.buffers.to_flat_dict()])
-    for path, x in [*model.v.to_flat_dict().items(), *model.buffers.to_flat_dict().items()]:
-        near(after[path], x, 1e-4)
+    return losses
 
 
 def check_mlp() -> None:
@@ -465,6 +437,19 @@ def check_from_keras() -> None:
     assert differs(after["norm/moving_mean"], mean)
     near(y["y"], tl.functional_call(model, model.v, model.buffers, inputs, seed=1)[0]["y"])
     assert differs(y["y"], tl.functional_call(model, model.v, model.buffers, inputs, seed=2)[0]["y"])
+
+
+def check_models_of_keras() -> None:
+    """Ten steps of Trellis on native models are ten of fit()."""
+    for name, native in natives().items():
+        x = MODELS[name][1]
+        model = tl.Module.from_keras_module(keras.models.clone_model(native), check=BACKEND != "jax")
+        model.native.set_weights(native.get_weights())
+        native.compile(keras.optimizers.SGD(0.05, momentum=0.9), "mse")
+        found = native.fit(x, np.full((6, 3), 0.3), batch_size=6, epochs=10, shuffle=False, verbose=0).history["loss"]
+        near(np.array(found), np.array(trained(model, make(BACKEND, x), 0.05)))
+        for ours, theirs in zip(model.native.weights, native.weights, strict=True):
+            near(plain(ours), plain(theirs), 1e-4)
 
 
 def check_one_state() -> None:
