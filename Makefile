@@ -49,12 +49,15 @@ format: $(VENV)/.all  ## ruff: repair what it can
 types: $(VENV)/.all  ## pyright over the package and the tests
 	$(BIN)/pyright
 
-bench: $(VENV)/.bench  ## beside the frameworks' own: small calls, layers, training steps, the import
+bench: $(VENV)/.bench  ## beside the frameworks' own: small calls, layers, training steps, converted models, the import
 	$(BIN)/python benchmarks/overhead.py
 	$(BIN)/python benchmarks/import_time.py
 	$(BIN)/python benchmarks/numpy_convolution.py
 	$(BIN)/python benchmarks/layers.py
 	$(BIN)/python benchmarks/training_step.py
+	$(BIN)/python benchmarks/converters.py
+	$(BIN)/python benchmarks/converters_jax.py
+	$(BIN)/python benchmarks/converters_keras.py
 
 suite: suite-checkout $(VENV)/.suite  ## the official array API tests: make suite SUITE=path/to/array-api-tests [BACKENDS="numpy torch"]
 	cd $(SUITE) && failed=; for backend in $(BACKENDS); do \
