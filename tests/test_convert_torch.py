@@ -120,12 +120,16 @@ def test_round_trip_keeps_random_state_frozen_parameters_and_modes() -> None:
     assert tl.Module.from_torch_module(native).frozen == {"v0/b"}
 
 
+@pytest.mark.filterwarnings("ignore:The .grad attribute")  # Dynamo's own, where it goes on behind a break of the graph
 @pytest.mark.parametrize("name", MODELS)
 def test_compiled(name: str) -> None:
     torch._dynamo.reset()
     _, native, x = converted(name)
     twin = copy.deepcopy(native)
-    run: Any = torch.compile(native, fullgraph=True, backend="aot_eager" if name == "CNN" else "eager")
+    if name == "LSTM":  # in parts: what torch.compile cannot do is left to Python, as for torch.nn.LSTM
+        run: Any = torch.compile(native)
+    else:
+        run = torch.compile(native, fullgraph=True, backend="aot_eager" if name == "CNN" else "eager")
     if name == "CNN":
         near(run.eval()(x), twin.eval()(x))
         run.train(), twin.train()

@@ -41,7 +41,10 @@ def _run(op: str, native: Any, composite: Callable[..., Any], states: int, opera
     if transformed() or 0 in operands[0].shape:  # torch refuses sequences of no steps
         return composite(*operands, **params)
     x, *rest = operands
-    return _fused(native, x, rest[:states], *rest[states:], params["time_major"])
+    # Inductor takes a kernel without a gradient for weights that need one, so torch.compile leaves these to Python, as it does
+    # for torch.nn.LSTM.
+    watched = torch.compiler.is_compiling() and any(w is not None and w.requires_grad for w in operands)
+    return (_uncompiled if watched else _fused)(native, x, rest[:states], *rest[states:], params["time_major"])
 
 
 def _fused(native: Any, x: Any, initial: list[Any], kernel: Any, weights: Any, bias: Any, other: Any, time_major: bool) -> Any:
@@ -58,3 +61,6 @@ def _fused(native: Any, x: Any, initial: list[Any], kernel: Any, weights: Any, b
     every, *last = native(rows, hidden, parameters, len(parameters) > 2, 1, 0.0, False, False, not time_major)
     lead = (x.shape[0], *batch) if time_major else (*batch, x.shape[-2])
     return every.reshape(*lead, weights.shape[0]), *(h.reshape(*batch, weights.shape[0]) for h in last)
+
+
+_uncompiled = torch.compiler.disable(_fused)
