@@ -74,7 +74,7 @@ def ten_steps(name: str) -> None:
     after = values(native)
     assert sorted(after) == sorted([*model.v.to_flat_dict(), *model.buffers.to_flat_dict()])
     for path, x in [*model.v.to_flat_dict().items(), *model.buffers.to_flat_dict().items()]:
-        near(after[path], x, 1e-4)
+        near(after[path], x, 1e-5)
 
 
 def trained(model: Any, inputs: Any, rate: float) -> list[float]:
@@ -449,7 +449,7 @@ def check_models_of_keras() -> None:
         found = native.fit(x, np.full((6, 3), 0.3), batch_size=6, epochs=10, shuffle=False, verbose=0).history["loss"]
         near(np.array(found), np.array(trained(model, make(BACKEND, x), 0.05)))
         for ours, theirs in zip(model.native.weights, native.weights, strict=True):
-            near(plain(ours), plain(theirs), 1e-4)
+            near(plain(ours), plain(theirs), 1e-5)
 
 
 def check_one_state() -> None:
