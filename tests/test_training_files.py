@@ -194,7 +194,12 @@ models = [make(k) for k in range(2)]
 models[0].save(path)
 random.seed(0)
 seen, known = [], 0
-for trial in range(trials):
+
+def parts():
+    return len([name for name in os.listdir(os.path.dirname(path)) if name.endswith(".part")])
+
+# How many kills fall inside of a save depends on the machine: more of them until there are some.
+while len(seen) < trials or (len(seen) < 20 * trials and min(known, parts()) <= 10):
     read, write = os.pipe()
     child = os.fork()
     if not child:
@@ -216,8 +221,7 @@ for trial in range(trials):
     if value != known % 2:
         known += 1  # it was there, but the child had no time to say so
     seen.append(known)
-parts = [name for name in os.listdir(os.path.dirname(path)) if name.endswith(".part")]
-print(len(seen), seen[-1], len(parts))
+print(len(seen), seen[-1], parts())
 """
 
 
@@ -227,7 +231,7 @@ def test_a_hundred_kills_leave_whole_files(tmp_path: Path) -> None:
     done = subprocess.run(command, capture_output=True, text=True, check=False, env=os.environ | {"PYTHONPATH": str(ROOT)})
     assert done.returncode == 0, done.stderr
     kills, saves, interrupted = map(int, done.stdout.split())
-    assert kills == 100
+    assert kills >= 100
     assert saves > 10
     assert interrupted > 10  # so many were killed inside of a save
 
