@@ -55,9 +55,9 @@ bench: $(VENV)/.bench  ## beside the frameworks' own: small calls, layers, train
 	$(BIN)/python benchmarks/numpy_convolution.py
 	$(BIN)/python benchmarks/layers.py
 	$(BIN)/python benchmarks/training_step.py
-	$(BIN)/python benchmarks/converters.py
+	$(BIN)/python benchmarks/converters.py --compiled
 	$(BIN)/python benchmarks/converters_jax.py
-	$(BIN)/python benchmarks/converters_keras.py
+	for backend in tensorflow jax torch; do KERAS_BACKEND=$$backend $(BIN)/python benchmarks/converters_keras.py || exit 1; done
 
 suite: suite-checkout $(VENV)/.suite  ## the official array API tests: make suite SUITE=path/to/array-api-tests [BACKENDS="numpy torch"]
 	cd $(SUITE) && failed=; for backend in $(BACKENDS); do \

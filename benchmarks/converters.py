@@ -13,14 +13,13 @@ from __future__ import annotations
 import argparse
 import itertools
 import os
-import statistics
-import time
 from collections.abc import Callable
 from typing import Any
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import torch
+from measuring import ratio
 from torch import nn
 
 import trellis as tl
@@ -90,21 +89,6 @@ def step(module: Any, x: Any) -> Callable[[], None]:
         torch.autograd.grad(module(x).sum(), parameters)
 
     return run
-
-
-def ratio(ours: Callable[[], None], native: Callable[[], None], rounds: int) -> tuple[float, float]:
-    for call in (ours, native) * 3:
-        call()
-    ratios, natives = [], []
-    for i in range(rounds):
-        taken = {}
-        for call in (ours, native) if i % 2 else (native, ours):
-            start = time.process_time()
-            call()
-            taken[call] = time.process_time() - start
-        ratios.append(taken[ours] / taken[native])
-        natives.append(taken[native])
-    return statistics.median(ratios), statistics.median(natives) * 1e3
 
 
 def main() -> None:

@@ -10,8 +10,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import statistics
-import time
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -23,6 +21,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from flax import nnx
+from measuring import ratio
 
 import trellis as tl
 
@@ -139,21 +138,6 @@ def haiku_step(function: Any, x: Any) -> Callable[[], Any]:
 
     run = jax.jit(jax.value_and_grad(loss, has_aux=True))
     return lambda: jax.block_until_ready(run(params, state))
-
-
-def ratio(ours: Callable[[], Any], native: Callable[[], Any], rounds: int) -> tuple[float, float]:
-    for call in (ours, native) * 3:
-        call()
-    ratios, natives = [], []
-    for i in range(rounds):
-        taken = {}
-        for call in (ours, native) if i % 2 else (native, ours):
-            start = time.process_time()
-            call()
-            taken[call] = time.process_time() - start
-        ratios.append(taken[ours] / taken[native])
-        natives.append(taken[native])
-    return statistics.median(ratios), statistics.median(natives) * 1e3
 
 
 def steps(case: Case) -> dict[str, tuple[Callable[[], Any], Callable[[], Any]]]:

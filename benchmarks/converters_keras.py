@@ -9,8 +9,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import statistics
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -20,6 +18,7 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 import keras
 import numpy as np
 from keras import layers
+from measuring import ratio
 
 import trellis as tl
 
@@ -86,21 +85,9 @@ CASES: dict[str, tuple[Callable[[], Any], Callable[[], Any], tuple[int, ...]]] =
 }  # fmt: skip
 
 
-def ratio(ours: Any, native: Any, data: tuple[Any, Any], rounds: int) -> tuple[float, float]:
-    for model in (ours, native):
-        model.compile(keras.optimizers.SGD(1e-3), "mse")
-    for model in (ours, native) * 3:
-        model.train_on_batch(*data)
-    ratios, natives = [], []
-    for i in range(rounds):
-        taken = {}
-        for model in (ours, native) if i % 2 else (native, ours):
-            start = time.process_time()
-            model.train_on_batch(*data)
-            taken[model is ours] = time.process_time() - start
-        ratios.append(taken[True] / taken[False])
-        natives.append(taken[False])
-    return statistics.median(ratios), statistics.median(natives) * 1e3
+def step(model: Any, x: Any) -> Callable[[], Any]:
+    model.compile(keras.optimizers.SGD(1e-3), "mse")
+    return lambda: model.train_on_batch(x, np.zeros((len(x), 10)))
 
 
 def main() -> None:
@@ -112,9 +99,8 @@ def main() -> None:
     for name, (make_ours, make_native, shape) in CASES.items():
         if options.case in name:
             x = np.random.default_rng(0).normal(size=shape).astype(np.float32)
-            found, milliseconds = ratio(
-                make_ours().to_keras_module(check=False), make_native(), (x, np.zeros((shape[0], 10))), options.rounds
-            )
+            models = make_ours().to_keras_module(check=False), make_native()
+            found, milliseconds = ratio(*[step(model, x) for model in models], options.rounds)
             print(f"{name:<50}{milliseconds:>10.2f}{found:>8.3f}{TARGET:>8.2f}", flush=True)
 
 

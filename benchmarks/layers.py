@@ -15,10 +15,8 @@ import importlib
 import importlib.util
 import math
 import os
-import statistics
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -28,6 +26,7 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 os.environ.setdefault("XLA_FLAGS", "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1")
 
 import numpy as np
+from measuring import ratio
 
 import trellis as tl
 
@@ -287,22 +286,6 @@ def _tensorflow(function: Function, arrays: tuple[Any, ...]) -> dict[str, Callab
 
 
 # ---- measuring -----------------------------------------------------------------------------------------------------------------
-def ratio(ours: Callable[[], Any], native: Callable[[], Any], rounds: int) -> tuple[float, float]:
-    """Our CPU time over the framework's, the median over the rounds; and the framework's in milliseconds."""
-    for call in (ours, native) * 3:
-        call()
-    ratios, natives = [], []
-    for i in range(rounds):
-        taken = {}
-        for call in (ours, native) if i % 2 else (native, ours):
-            start = time.process_time()
-            call()
-            taken[call] = time.process_time() - start
-        ratios.append(taken[ours] / taken[native])
-        natives.append(taken[native])
-    return statistics.median(ratios), statistics.median(natives) * 1e3
-
-
 def check(name: str, ours: Any, native: Any) -> None:
     """Both compute the same numbers; their axes may have another order."""
     found, expected = (np.sort(tl.to_numpy(x), axis=None) for x in (ours, native))

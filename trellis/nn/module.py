@@ -376,7 +376,7 @@ class Module(metaclass=Construction):
         return _converter("torch").to_native(self, inputs=inputs, check=check)
 
     def to_keras_module(self, *, inputs: Any = None, check: bool = True) -> Any:
-        """A Keras layer with copies of the values, on the backend that Keras runs on; weights have the paths of `v`."""
+        """A `keras.Model` with copies of the values, on the backend that Keras runs on; weights have the paths of `v`."""
         return _converter("keras").to_native(self, inputs=inputs, check=check)
 
     def to_haiku_module(self, *, inputs: Any = None, check: bool = True) -> Any:
