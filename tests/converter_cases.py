@@ -21,6 +21,18 @@ X = np.random.default_rng(0).normal(size=(5, 4)).astype(np.float32)
 TARGET = np.random.default_rng(1).normal(size=(5, 4)).astype(np.float32)
 
 
+class Tied(tl.Module):
+    """A layer used twice, and two layers that share an array."""
+
+    def __init__(self) -> None:
+        self.first, self.second = tl.Linear(4, 4), tl.Linear(4, 4)
+        self.again = self.first
+        self.second.w = self.first.w
+
+    def forward(self, x: Any) -> Any:
+        return self.second(tl.tanh(self.again(tl.tanh(self.first(x)))))
+
+
 class MLP(tl.Module):
     """10-64-64-5: relu, relu, sigmoid."""
 

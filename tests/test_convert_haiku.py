@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
-from converter_cases import CNN, MODELS, loss_of, near
+from converter_cases import CNN, MODELS, Tied, loss_of, near
 from converter_cases_haiku import export_rows, load_rows, table_rows, trellis_steps
 from helpers import make, to_numpy
 
@@ -183,15 +183,6 @@ def test_draws_are_those_of_haiku() -> None:
 
 
 def test_shared_weights_are_one_parameter() -> None:
-    class Tied(tl.Module):
-        def __init__(self) -> None:
-            self.first, self.second = tl.Linear(4, 4), tl.Linear(4, 4)
-            self.again = self.first
-            self.second.w = self.first.w
-
-        def forward(self, x: Any) -> Any:
-            return self.second(tl.tanh(self.again(tl.tanh(self.first(x)))))
-
     model = Tied()
     made = model.to_haiku_module(check=False)
     function = hk.transform(lambda x: made("top")(x))

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 import torch._dynamo.testing
-from converter_cases import CNN, MLP, MODELS, loss_of, near
+from converter_cases import CNN, MLP, MODELS, Tied, loss_of, near
 from helpers import make, to_numpy
 from layer_cases import CASES, Case
 from torch import nn
@@ -270,15 +270,6 @@ def test_statistics_inside_torch_func_grad() -> None:
 
 
 def test_shared_weights_are_one_parameter() -> None:
-    class Tied(tl.Module):
-        def __init__(self) -> None:
-            self.first, self.second = tl.Linear(4, 4), tl.Linear(4, 4)
-            self.again = self.first
-            self.second.w = self.first.w
-
-        def forward(self, x: Any) -> Any:
-            return self.second(tl.tanh(self.again(tl.tanh(self.first(x)))))
-
     model = Tied()
     native = model.to_torch_module()
     assert [name for name, _ in native.named_parameters()] == ["first.w", "first.b", "second.b"]
