@@ -500,13 +500,11 @@ def processes_of(directory: Path) -> list[str]:
 def test_an_interrupted_run_keeps_its_records_and_leaves_no_process(tmp_path: Path) -> None:
     text = "import time\n\ndef test_a(backend):\n    assert backend\n\ndef test_b(backend):\n    time.sleep(600)\n"
     settings = project(tmp_path, files={"test_x.py": text})
-    words = [sys.executable, "-m", "trellis", "matrix", "run"]
+    # Tests that run in the background of a shell inherit that the signal is ignored.
+    heed = "import os, signal, sys; signal.signal(signal.SIGINT, signal.SIG_DFL); os.execv(sys.executable, sys.argv[1:])"
+    words = [sys.executable, "-c", heed, sys.executable, "-m", "trellis", "matrix", "run"]
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
-
-    def heed() -> None:
-        signal.signal(signal.SIGINT, signal.SIG_DFL)  # tests that run in the background of a shell inherit that it is ignored
-
-    process = subprocess.Popen(words, cwd=tmp_path, env=environment, stderr=subprocess.PIPE, text=True, preexec_fn=heed)
+    process = subprocess.Popen(words, cwd=tmp_path, env=environment, stderr=subprocess.PIPE, text=True)
     records = settings.path("records")
     while not list(records.glob("*/one/*.json")):
         assert process.poll() is None
