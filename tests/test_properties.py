@@ -191,11 +191,11 @@ def advanced_keys(draw: Any) -> Any:
     shape, key, axis = (3, 4, 2), [], 0
     common = draw(hnp.array_shapes(min_dims=0, max_dims=2, min_side=1, max_side=3))
     while axis < 3:
-        kind = draw(st.sampled_from(["slice", "int", "array", "array", "mask", "none", "stop"]))
+        kind = draw(st.sampled_from(["slice", "int", "array", "array", "mask", "truth", "none", "stop"]))
         if kind == "stop":
             break
-        if kind == "none":
-            key.append(None)
+        if kind in ("none", "truth"):
+            key.append(None if kind == "none" else np.array(draw(st.booleans())))
             continue
         size = shape[axis]
         if kind == "slice":

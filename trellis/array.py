@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from trellis.dispatch import UnknownOperand, call, find, find_all, interpreters, register
+from trellis.dispatch import UnknownOperand, call, diagnose, find, find_all, interpreters, register
 from trellis.dtypes import DType
+from trellis.ops.indexing import canonical_key, setitem
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -31,7 +32,7 @@ def _binary(op: str) -> Callable[..., Any]:
     def operator(self: Array, other: Any, /) -> Any:
         if type(other) is Array:  # the common case, spelt out because each call counts
             a, b = self._data, other._data
-            return Array(getattr(find(a, b), op)(a, b))
+            return Array(getattr(interpreters[type(a)] if type(a) is type(b) else find(a, b), op)(a, b))
         try:
             return getattr(find(self, other), op)(self, other)
         except UnknownOperand:
@@ -213,13 +214,17 @@ class Array:
 
     # ---- indexing ------------------------------------------------------------------------------------------------------------
     def __getitem__(self, key: Any) -> Array:
-        from trellis.ops.indexing import getitem
-
-        return getitem(self, key)
+        data = self._data
+        spec, indices = canonical_key(data, key)
+        if indices:
+            return call("getitem", self, *indices, key=spec)
+        try:
+            return Array(interpreters[type(data)].getitem(data, key=spec))
+        except Exception as error:
+            diagnose("getitem", (data,), {"key": spec}, error)
+            raise
 
     def __setitem__(self, key: Any, value: Any) -> None:
-        from trellis.ops.indexing import setitem
-
         self._data = setitem(self, key, value)._data
 
     # ---- other libraries -----------------------------------------------------------------------------------------------------
@@ -285,7 +290,7 @@ class ArrayInterpreter:
     name = "array"
 
     def __getattr__(self, op: str) -> Callable[..., Any]:
-        made = _lift(op)
+        made = _unary(op) if op in _ONE_ARRAY.split() else _lift_two(op) if op in _TWO_ARRAYS.split() else _lift(op)
         setattr(self, op, made)
         return made
 
@@ -318,18 +323,33 @@ class ArrayInterpreter:
         return Array(interpreters[type(like._data)].constant(value, like=like._data))
 
 
+# Ops of arrays alone, the most of what people call in loops: they need no packing and unpacking of what they are given.
+_ONE_ARRAY = """abs acos acosh asin asinh atan atanh bitwise_invert ceil conj cos cosh exp expm1 floor imag isfinite isinf isnan
+    log log10 log1p log2 logical_not negative positive real reciprocal round sign signbit sin sinh sqrt square tan tanh trunc"""
+_TWO_ARRAYS = """add atan2 bitwise_and bitwise_left_shift bitwise_or bitwise_right_shift bitwise_xor copysign divide equal
+    floor_divide greater greater_equal hypot less less_equal logaddexp logical_and logical_or logical_xor matmul maximum minimum
+    multiply nextafter not_equal pow remainder subtract"""
+
+
+def _unwrap(x: Any) -> Any:
+    return x._data if isinstance(x, Array) else x
+
+
+def _lift_two(op: str) -> Callable[..., Any]:
+    def run(x1: Any, x2: Any) -> Any:
+        a, b = (x1._data, x2._data) if type(x1) is Array is type(x2) else (_unwrap(x1), _unwrap(x2))
+        return Array(getattr(interpreters[type(a)] if type(a) is type(b) else find(a, b), op)(a, b))
+
+    return run
+
+
 def _lift(op: str) -> Callable[..., Any]:
     def run(*operands: Any, **params: Any) -> Any:
-        count = len(operands)
-        if count == 1:
+        if len(operands) == 1:
             data = operands[0]._data
             result = getattr(interpreters[type(data)], op)(data, **params)
-        elif count == 2:
-            a, b = operands
-            a, b = a._data if type(a) is Array else a, b._data if type(b) is Array else b
-            result = getattr(find(a, b), op)(a, b, **params)
         else:
-            natives = [x._data if type(x) is Array else x for x in operands]
+            natives = [x._data if type(x) is Array else _unwrap(x) for x in operands]
             result = getattr(find_all(*natives), op)(*natives, **params)
         return wrap(result) if isinstance(result, tuple) else Array(result)
 

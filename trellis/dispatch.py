@@ -75,7 +75,7 @@ _DEFAULT: ContextVar[str | None] = ContextVar("trellis_backend", default=None)
 
 
 def find(x1: Any, x2: Any) -> Any:
-    """The interpreter of two operands. For one, write `interpreters[type(x)]`: this is the hot path of every call."""
+    """The interpreter of two operands. For one, and for two of one type, write `interpreters[type(x)]`: each call counts."""
     first = interpreters[type(x1)]
     second = interpreters[type(x2)]
     if first is second or second is SCALARS:

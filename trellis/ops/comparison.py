@@ -36,7 +36,7 @@ def bitwise_and(x1: Operand, x2: Operand, /) -> AnyArray:
     >>> tl.bitwise_and(tl.asarray([6, 3, -7]), tl.asarray([4, 2, 2]))
     Array([4, 2, 0], dtype=int64, backend='numpy', device='cpu')
     """
-    return find(x1, x2).bitwise_and(x1, x2)
+    return (interpreters[type(x1)] if type(x1) is type(x2) else find(x1, x2)).bitwise_and(x1, x2)
 
 
 def bitwise_invert(x: Operand, /) -> AnyArray:
@@ -56,7 +56,7 @@ def bitwise_left_shift(x1: Operand, x2: Operand, /) -> AnyArray:
     >>> tl.bitwise_left_shift(tl.asarray([1, 3]), tl.asarray([2, 1]))
     Array([4, 6], dtype=int64, backend='numpy', device='cpu')
     """
-    return find(x1, x2).bitwise_left_shift(x1, x2)
+    return (interpreters[type(x1)] if type(x1) is type(x2) else find(x1, x2)).bitwise_left_shift(x1, x2)
 
 
 def bitwise_or(x1: Operand, x2: Operand, /) -> AnyArray:
@@ -66,7 +66,7 @@ def bitwise_or(x1: Operand, x2: Operand, /) -> AnyArray:
     >>> tl.bitwise_or(tl.asarray([6, 3, -7]), tl.asarray([4, 2, 2]))
     Array([ 6,  3, -5], dtype=int64, backend='numpy', device='cpu')
     """
-    return find(x1, x2).bitwise_or(x1, x2)
+    return (interpreters[type(x1)] if type(x1) is type(x2) else find(x1, x2)).bitwise_or(x1, x2)
 
 
 def bitwise_right_shift(x1: Operand, x2: Operand, /) -> AnyArray:
@@ -76,7 +76,7 @@ def bitwise_right_shift(x1: Operand, x2: Operand, /) -> AnyArray:
     >>> tl.bitwise_right_shift(tl.asarray([8, -8]), tl.asarray([2, 1]))
     Array([ 2, -4], dtype=int64, backend='numpy', device='cpu')
     """
-    return find(x1, x2).bitwise_right_shift(x1, x2)
+    return (interpreters[type(x1)] if type(x1) is type(x2) else find(x1, x2)).bitwise_right_shift(x1, x2)
 
 
 def bitwise_xor(x1: Operand, x2: Operand, /) -> AnyArray:
@@ -86,7 +86,7 @@ def bitwise_xor(x1: Operand, x2: Operand, /) -> AnyArray:
     >>> tl.bitwise_xor(tl.asarray([6, 3, -7]), tl.asarray([4, 2, 2]))
     Array([ 2,  1, -5], dtype=int64, backend='numpy', device='cpu')
     """
-    return find(x1, x2).bitwise_xor(x1, x2)
+    return (interpreters[type(x1)] if type(x1) is type(x2) else find(x1, x2)).bitwise_xor(x1, x2)
 
 
 def equal(x1: Operand, x2: Operand, /) -> AnyArray:
@@ -96,7 +96,7 @@ def equal(x1: Operand, x2: Operand, /) -> AnyArray:
     >>> tl.equal(tl.asarray([6, 3, -7]), 3)
     Array([False,  True, False], dtype=bool, backend='numpy', device='cpu')
     """
-    return find(x1, x2).equal(x1, x2)
+    return (interpreters[type(x1)] if type(x1) is type(x2) else find(x1, x2)).equal(x1, x2)
 
 
 def greater(x1: Operand, x2: Operand, /) -> AnyArray:
@@ -106,7 +106,7 @@ def greater(x1: Operand, x2: Operand, /) -> AnyArray:
     >>> tl.greater(tl.asarray([6, 3, -7]), tl.asarray([4, 2, 2]))
     Array([ True,  True, False], dtype=bool, backend='numpy', device='cpu')
     """
-    return find(x1, x2).greater(x1, x2)
+    return (interpreters[type(x1)] if type(x1) is type(x2) else find(x1, x2)).greater(x1, x2)
 
 
 def greater_equal(x1: Operand, x2: Operand, /) -> AnyArray:
@@ -116,7 +116,7 @@ def greater_equal(x1: Operand, x2: Operand, /) -> AnyArray:
     >>> tl.greater_equal(tl.asarray([6, 3, -7]), 3)
     Array([ True,  True, False], dtype=bool, backend='numpy', device='cpu')
     """
-    return find(x1, x2).greater_equal(x1, x2)
+    return (interpreters[type(x1)] if type(x1) is type(x2) else find(x1, x2)).greater_equal(x1, x2)
 
 
 def isfinite(x: Operand, /) -> AnyArray:
@@ -156,7 +156,7 @@ def less(x1: Operand, x2: Operand, /) -> AnyArray:
     >>> tl.less(tl.asarray([6, 3, -7]), tl.asarray([4, 2, 2]))
     Array([False, False,  True], dtype=bool, backend='numpy', device='cpu')
     """
-    return find(x1, x2).less(x1, x2)
+    return (interpreters[type(x1)] if type(x1) is type(x2) else find(x1, x2)).less(x1, x2)
 
 
 def less_equal(x1: Operand, x2: Operand, /) -> AnyArray:
@@ -166,7 +166,7 @@ def less_equal(x1: Operand, x2: Operand, /) -> AnyArray:
     >>> tl.less_equal(tl.asarray([6, 3, -7]), 3)
     Array([False,  True,  True], dtype=bool, backend='numpy', device='cpu')
     """
-    return find(x1, x2).less_equal(x1, x2)
+    return (interpreters[type(x1)] if type(x1) is type(x2) else find(x1, x2)).less_equal(x1, x2)
 
 
 def logical_and(x1: Operand, x2: Operand, /) -> AnyArray:
@@ -176,7 +176,7 @@ def logical_and(x1: Operand, x2: Operand, /) -> AnyArray:
     >>> tl.logical_and(tl.asarray([True, False]), True)
     Array([ True, False], dtype=bool, backend='numpy', device='cpu')
     """
-    return find(x1, x2).logical_and(x1, x2)
+    return (interpreters[type(x1)] if type(x1) is type(x2) else find(x1, x2)).logical_and(x1, x2)
 
 
 def logical_not(x: Operand, /) -> AnyArray:
@@ -196,7 +196,7 @@ def logical_or(x1: Operand, x2: Operand, /) -> AnyArray:
     >>> tl.logical_or(tl.asarray([True, False]), False)
     Array([ True, False], dtype=bool, backend='numpy', device='cpu')
     """
-    return find(x1, x2).logical_or(x1, x2)
+    return (interpreters[type(x1)] if type(x1) is type(x2) else find(x1, x2)).logical_or(x1, x2)
 
 
 def logical_xor(x1: Operand, x2: Operand, /) -> AnyArray:
@@ -206,7 +206,7 @@ def logical_xor(x1: Operand, x2: Operand, /) -> AnyArray:
     >>> tl.logical_xor(tl.asarray([True, False]), True)
     Array([False,  True], dtype=bool, backend='numpy', device='cpu')
     """
-    return find(x1, x2).logical_xor(x1, x2)
+    return (interpreters[type(x1)] if type(x1) is type(x2) else find(x1, x2)).logical_xor(x1, x2)
 
 
 def not_equal(x1: Operand, x2: Operand, /) -> AnyArray:
@@ -216,7 +216,7 @@ def not_equal(x1: Operand, x2: Operand, /) -> AnyArray:
     >>> tl.not_equal(tl.asarray([6, 3, -7]), 3)
     Array([ True, False,  True], dtype=bool, backend='numpy', device='cpu')
     """
-    return find(x1, x2).not_equal(x1, x2)
+    return (interpreters[type(x1)] if type(x1) is type(x2) else find(x1, x2)).not_equal(x1, x2)
 
 
 def signbit(x: Operand, /) -> AnyArray:

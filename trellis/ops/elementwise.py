@@ -93,7 +93,7 @@ def add(x1: Operand, x2: Operand, /) -> AnyArray:
     Array([[11., 21.],
            [12., 22.]], dtype=float32, backend='numpy', device='cpu')
     """
-    return find(x1, x2).add(x1, x2)
+    return (interpreters[type(x1)] if type(x1) is type(x2) else find(x1, x2)).add(x1, x2)
 
 
 def asin(x: Operand, /) -> AnyArray:
@@ -136,7 +136,7 @@ def atan2(x1: Operand, x2: Operand, /) -> AnyArray:
     >>> tl.atan2(tl.asarray([1.0, -1.0]), tl.asarray([0.0, -1.0]))
     Array([ 1.5707964, -2.3561945], dtype=float32, backend='numpy', device='cpu')
     """
-    return find(x1, x2).atan2(x1, x2)
+    return (interpreters[type(x1)] if type(x1) is type(x2) else find(x1, x2)).atan2(x1, x2)
 
 
 def atanh(x: Operand, /) -> AnyArray:
@@ -187,7 +187,7 @@ def copysign(x1: Operand, x2: Operand, /) -> AnyArray:
     >>> tl.copysign(tl.asarray([1.0, 2.0]), tl.asarray([-0.0, 3.0]))
     Array([-1.,  2.], dtype=float32, backend='numpy', device='cpu')
     """
-    return find(x1, x2).copysign(x1, x2)
+    return (interpreters[type(x1)] if type(x1) is type(x2) else find(x1, x2)).copysign(x1, x2)
 
 
 def cos(x: Operand, /) -> AnyArray:
@@ -218,7 +218,7 @@ def divide(x1: Operand, x2: Operand, /) -> AnyArray:
     >>> tl.divide(tl.asarray([6, 3, -7]), tl.asarray([4, 2, 2]))
     Array([ 1.5,  1.5, -3.5], dtype=float32, backend='numpy', device='cpu')
     """
-    return find(x1, x2).divide(x1, x2)
+    return (interpreters[type(x1)] if type(x1) is type(x2) else find(x1, x2)).divide(x1, x2)
 
 
 def exp(x: Operand, /) -> AnyArray:
@@ -258,7 +258,7 @@ def floor_divide(x1: Operand, x2: Operand, /) -> AnyArray:
     >>> tl.floor_divide(tl.asarray([6, 3, -7]), tl.asarray([4, 2, 2]))
     Array([ 1,  1, -4], dtype=int64, backend='numpy', device='cpu')
     """
-    return find(x1, x2).floor_divide(x1, x2)
+    return (interpreters[type(x1)] if type(x1) is type(x2) else find(x1, x2)).floor_divide(x1, x2)
 
 
 def hypot(x1: Operand, x2: Operand, /) -> AnyArray:
@@ -268,7 +268,7 @@ def hypot(x1: Operand, x2: Operand, /) -> AnyArray:
     >>> tl.hypot(tl.asarray([3.0]), tl.asarray([4.0]))
     Array([5.], dtype=float32, backend='numpy', device='cpu')
     """
-    return find(x1, x2).hypot(x1, x2)
+    return (interpreters[type(x1)] if type(x1) is type(x2) else find(x1, x2)).hypot(x1, x2)
 
 
 def imag(x: Operand, /) -> AnyArray:
@@ -329,7 +329,7 @@ def maximum(x1: Operand, x2: Operand, /) -> AnyArray:
     >>> tl.maximum(tl.asarray([-1.5, 0.0, 2.0]), 0.0)
     Array([0., 0., 2.], dtype=float32, backend='numpy', device='cpu')
     """
-    return find(x1, x2).maximum(x1, x2)
+    return (interpreters[type(x1)] if type(x1) is type(x2) else find(x1, x2)).maximum(x1, x2)
 
 
 def minimum(x1: Operand, x2: Operand, /) -> AnyArray:
@@ -339,7 +339,7 @@ def minimum(x1: Operand, x2: Operand, /) -> AnyArray:
     >>> tl.minimum(tl.asarray([-1.5, 0.0, 2.0]), 0.0)
     Array([-1.5,  0. ,  0. ], dtype=float32, backend='numpy', device='cpu')
     """
-    return find(x1, x2).minimum(x1, x2)
+    return (interpreters[type(x1)] if type(x1) is type(x2) else find(x1, x2)).minimum(x1, x2)
 
 
 def multiply(x1: Operand, x2: Operand, /) -> AnyArray:
@@ -349,7 +349,7 @@ def multiply(x1: Operand, x2: Operand, /) -> AnyArray:
     >>> tl.multiply(tl.asarray([-1.5, 0.0, 2.0]), 2.0)
     Array([-3.,  0.,  4.], dtype=float32, backend='numpy', device='cpu')
     """
-    return find(x1, x2).multiply(x1, x2)
+    return (interpreters[type(x1)] if type(x1) is type(x2) else find(x1, x2)).multiply(x1, x2)
 
 
 def negative(x: Operand, /) -> AnyArray:
@@ -369,7 +369,7 @@ def nextafter(x1: Operand, x2: Operand, /) -> AnyArray:
     >>> tl.nextafter(tl.asarray([1.0]), tl.asarray([2.0])) > 1.0
     Array([ True], dtype=bool, backend='numpy', device='cpu')
     """
-    return find(x1, x2).nextafter(x1, x2)
+    return (interpreters[type(x1)] if type(x1) is type(x2) else find(x1, x2)).nextafter(x1, x2)
 
 
 def positive(x: Operand, /) -> AnyArray:
@@ -389,7 +389,7 @@ def pow(x1: Operand, x2: Operand, /) -> AnyArray:
     >>> tl.pow(tl.asarray([0.5, 1.0, 4.0]), 2)
     Array([ 0.25,  1.  , 16.  ], dtype=float32, backend='numpy', device='cpu')
     """
-    return find(x1, x2).pow(x1, x2)
+    return (interpreters[type(x1)] if type(x1) is type(x2) else find(x1, x2)).pow(x1, x2)
 
 
 def real(x: Operand, /) -> AnyArray:
@@ -419,7 +419,7 @@ def remainder(x1: Operand, x2: Operand, /) -> AnyArray:
     >>> tl.remainder(tl.asarray([6, 3, -7]), tl.asarray([4, 2, 2]))
     Array([2, 1, 1], dtype=int64, backend='numpy', device='cpu')
     """
-    return find(x1, x2).remainder(x1, x2)
+    return (interpreters[type(x1)] if type(x1) is type(x2) else find(x1, x2)).remainder(x1, x2)
 
 
 def round(x: Operand, /) -> AnyArray:
@@ -492,7 +492,7 @@ def subtract(x1: Operand, x2: Operand, /) -> AnyArray:
     >>> tl.subtract(tl.asarray([-1.5, 0.0, 2.0]), 1.0)
     Array([-2.5, -1. ,  1. ], dtype=float32, backend='numpy', device='cpu')
     """
-    return find(x1, x2).subtract(x1, x2)
+    return (interpreters[type(x1)] if type(x1) is type(x2) else find(x1, x2)).subtract(x1, x2)
 
 
 def tan(x: Operand, /) -> AnyArray:

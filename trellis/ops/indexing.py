@@ -157,8 +157,14 @@ def canonical_key(x: AnyArray, key: Any) -> tuple[tuple[Any, ...], tuple[Any, ..
     if shape is None:
         raise TypeError("x[key]: a Container is not an array; index its leaves")
     given = key if type(key) is tuple else (key,)
-    if len(given) == len(shape) and all(type(e) is int for e in given):  # x[i, j]: the common case in a loop
-        return tuple(_in_range(e, axis, shape) for axis, e in enumerate(given)), ()
+    if len(given) == len(shape):  # x[i, j] is the common case in a loop
+        places = []
+        for index, size in zip(given, shape):
+            if type(index) is not int or size is None or not -size <= index < size:
+                break
+            places.append(index if index >= 0 else index + size)
+        else:
+            return tuple(places), ()
     entries = [_entry(x, e) for e in given]
     used = sum(width for _, width in entries)
     dots = [i for i, (e, _) in enumerate(entries) if e is Ellipsis]

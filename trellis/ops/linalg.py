@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from trellis.dispatch import call, find
+from trellis.dispatch import call, find, interpreters
 from trellis.ops.arguments import axes as as_axes, choice, integer, one_axis, optional_dtype
 from trellis.typing import AnyArray, Axis, DTypeLike
 
@@ -56,7 +56,7 @@ def matmul(x1: AnyArray, x2: AnyArray, /) -> AnyArray:
     >>> tl.matmul(tl.asarray([[1, 2], [3, 4]]), tl.asarray([1, 1]))
     Array([3, 7], dtype=int64, backend='numpy', device='cpu')
     """
-    return find(x1, x2).matmul(x1, x2)
+    return (interpreters[type(x1)] if type(x1) is type(x2) else find(x1, x2)).matmul(x1, x2)
 
 
 def matrix_transpose(x: AnyArray, /) -> AnyArray:

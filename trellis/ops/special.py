@@ -113,7 +113,7 @@ def logaddexp(x1: Operand, x2: Operand, /) -> AnyArray:
     >>> tl.logaddexp(tl.asarray([1000.0]), tl.asarray([1000.0]))
     Array([1000.6932], dtype=float32, backend='numpy', device='cpu')
     """
-    return find(x1, x2).logaddexp(x1, x2)
+    return (interpreters[type(x1)] if type(x1) is type(x2) else find(x1, x2)).logaddexp(x1, x2)
 
 
 def logit(x: Operand, /) -> AnyArray:
@@ -143,4 +143,4 @@ def xlogy(x1: Operand, x2: Operand, /) -> AnyArray:
     >>> tl.xlogy(tl.asarray([0.0, 2.0]), tl.asarray([0.0, 1.0]))
     Array([0., 0.], dtype=float32, backend='numpy', device='cpu')
     """
-    return find(x1, x2).xlogy(x1, x2)
+    return (interpreters[type(x1)] if type(x1) is type(x2) else find(x1, x2)).xlogy(x1, x2)

@@ -64,12 +64,34 @@ def _native_key(op: str, x: Any, key: tuple[Any, ...], indices: tuple[Any, ...])
                     made.extend(np.nonzero(np.asarray(entry)))  # what a mask means; JAX compiles for it, for each new shape
                     continue
             else:
-                check_indices(op, entry, x.shape[axis], axis)
+                size = x.shape[axis]
+                if not entry.ndim and on_host(entry) and -size <= (number := int(entry)) < size:
+                    entry = number if number >= 0 else number + size  # the same to NumPy, and no gather
+                else:
+                    check_indices(op, entry, size, axis)
                 axis += 1
         elif entry is not None:
             axis += 1
         made.append(entry)
     return tuple(made)
+
+
+def _with_axes(x: Any, key: tuple[Any, ...], indices: tuple[Any, ...]) -> tuple[Any, tuple[Any, ...]]:
+    """A mask without axes as what it means: an index, or none, on a new axis of size 1. JAX 0.10 loses an axis beside None."""
+    if not any(i.dtype.kind == "b" and not i.ndim and is_concrete(i) for i in indices):
+        return x, indices
+    axis, remaining, made, new = 0, iter(indices), [], []
+    for entry in key:
+        width = 0 if entry is None else 1
+        if entry == "array":
+            index = next(remaining)
+            width = index.ndim if index.dtype.kind == "b" else 1
+            if not width and is_concrete(index):
+                new.append(axis)
+                index, width = jnp.zeros(int(index), jnp.int32), 1
+            made.append(index)
+        axis += width
+    return jnp.expand_dims(x, new), tuple(made)
 
 
 def _window(x: Any, starts: tuple[Any, ...], axes: tuple[int, ...], sizes: tuple[int, ...], shape: tuple[int, ...]) -> Any:
@@ -84,8 +106,11 @@ _sliced = compiled(_window, "axes", "sizes", "shape")
 
 def getitem(x: Any, *indices: Any, key: tuple[Any, ...]) -> Any:
     if indices:
+        x, indices = _with_axes(x, key, indices)
         native = _native_key("x[key]", x, key, indices)
-        return x[native] if not is_concrete(x, *indices) or _has_masks(native) else _advanced(x, native)
+        if not is_concrete(x, *indices) or _has_masks(native):
+            return x[native]
+        return _basic(x, native) if all(e is None or type(e) in (int, slice) for e in native) else _advanced(x, native)
     if isinstance(x, jax.core.Tracer):
         return x[key]
     return _basic(x, key)
@@ -122,18 +147,23 @@ _element = compiled(lambda x, position: lax.dynamic_index_in_dim(lax.reshape(x, 
 
 def _basic(x: Any, key: tuple[Any, ...]) -> Any:
     """A key of ints and slices. Where they start is an operand: a loop over x[i] compiles once, not once for each i."""
-    if len(key) == x.ndim and all(type(entry) is int for entry in key) and x.size < 2**31:
+    own = x.shape
+    if len(key) == len(own):
         position = 0
-        for entry, size in zip(key, x.shape):
-            position = position * size + (entry if entry >= 0 else entry + size)
-        return _element(x, position) if key else x
+        for entry, size in zip(key, own):
+            if type(entry) is not int:
+                break
+            position = position * size + entry
+        else:
+            if position < 2**31:
+                return _element(x, position) if key else x
     starts, axes, sizes, shape, axis = [], [], [], [], 0
     for entry in key:
         if entry is None:
             shape.append(1)
             continue
         if isinstance(entry, slice):
-            start, stop, step = entry.indices(x.shape[axis])
+            start, stop, step = entry.indices(own[axis])
             if step != 1:
                 return x[key]
             size = max(0, stop - start)
@@ -141,7 +171,7 @@ def _basic(x: Any, key: tuple[Any, ...]) -> Any:
         else:
             start, size = entry, 1
         sizes.append(size)
-        if size and size < x.shape[axis]:
+        if size and size < own[axis]:
             starts.append(start)
             axes.append(axis)
         axis += 1
@@ -164,7 +194,12 @@ def _updated(op: str, x: Any, value: Any, indices: tuple[Any, ...], key: tuple[A
         rest = x.shape[before + mask.ndim :] if before is not None else ()
         if before is not None and x.shape[before : before + mask.ndim] == mask.shape and _fits(value.shape, rest):
             return _masked(x, value, mask, before=before, mode=mode)
-    native = _native_key(op, x, key, indices)
+    wide, indices = _with_axes(x, key, indices)
+    changed = _changed(wide, value, _native_key(op, wide, key, indices), indices, mode)
+    return changed if wide is x else changed.reshape(x.shape)
+
+
+def _changed(x: Any, value: Any, native: tuple[Any, ...], indices: tuple[Any, ...], mode: str) -> Any:
     if mode == "multiply" and dtype_of(x).kind in "fc" and not is_concrete(x, value):
         return _multiplied(x, value, native) if indices else x.at[native].multiply(value, unique_indices=True)
     if not is_concrete(x, value, *indices) or _has_masks(native):

@@ -25,6 +25,8 @@ _SLICED_AXES = 8  # StridedSlice has kernels for 8 axes at most
 
 # ---- x[key] --------------------------------------------------------------------------------------------------------------------
 def getitem(x: Any, *indices: Any, key: Any) -> Any:
+    if indices:
+        key, indices = with_numbers(x, indices, key)
     if not indices:
         return basic(x, key)
     x, entries = prepare(x, indices, key)
@@ -33,10 +35,10 @@ def getitem(x: Any, *indices: Any, key: Any) -> Any:
 
 def basic(x: Any, key: Any) -> Any:
     """Slices, ints and new axes."""
+    if key and type(x) is EagerTensor and all(type(entry) is int for entry in key) and _readable(x):
+        return tf.constant(x._numpy_internal()[tuple(key)])  # vectors for StridedSlice take three times as long to make
     if all(entry == FULL for entry in key):
         return tensor(x)
-    if type(x) is EagerTensor and all(type(entry) is int for entry in key) and _readable(x):
-        return tf.constant(x._numpy_internal()[key])  # the vectors of StridedSlice take three times as long to make as one number
     if sum(entry is not None for entry in key) > _SLICED_AXES:
         return _axis_by_axis(x, key)
     return gen_array_ops.strided_slice(x, **bounds(key))
@@ -45,6 +47,29 @@ def basic(x: Any, key: Any) -> Any:
 def _readable(x: Any) -> bool:
     """Whether a number can be read from the memory of a tensor: no tape has to know, and it is not on another device."""
     return not could_possibly_record() and tf.executing_eagerly() and x.backing_device.endswith("CPU:0")
+
+
+def with_numbers(x: Any, indices: Any, key: Any) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+    """The key and its index tensors, but those without axes that can be looked at as ints: the same to NumPy, and no gather."""
+    made, others, axis, remaining = [], [], 0, iter(indices)
+    own = shape_of(x)
+    for entry in key:
+        if entry is None:
+            made.append(entry)
+            continue
+        width = 1
+        if type(entry) is str:
+            index = next(remaining)
+            width = rank_of(index) if index.dtype == tf.bool else 1
+            if type(index) is EagerTensor and not index._rank() and index.dtype != tf.bool and _readable(index):
+                number, size = int(index._numpy_internal()), own[axis]
+                if size is not None and -size <= number < size:
+                    entry = number if number >= 0 else number + size
+            if type(entry) is str:
+                others.append(index)
+        made.append(entry)
+        axis += width
+    return tuple(made), tuple(others)
 
 
 def bounds(key: Any) -> dict[str, Any]:

@@ -23,10 +23,10 @@ Axes = int | tuple[int, ...] | None
 
 
 def sum(x: torch.Tensor, *, axis: Axes, dtype: DType | None, keepdims: bool) -> torch.Tensor:
-    if dtype is None and x.dtype in _SUMS_DIRECTLY and axis != ():  # to torch, no axes are all axes
+    if dtype is None and x.dtype in _SUMS_DIRECTLY:
         if axis is None:
             return _sum(x, None, True) if keepdims else _sum(x)
-        if x.dim():
+        if axis != () and x.dim():  # to torch, no axes are all axes
             return _sum(x, axis, keepdims)
     wanted, x = _accumulating(x, dtype)
     if axis == ():
