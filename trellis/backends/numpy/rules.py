@@ -25,7 +25,7 @@ from trellis.backends.numpy.rules_linalg import LINALG_COMPOSED, LINALG_RULES
 from trellis.backends.numpy.rules_nn import WINDOW_COMPOSED, WINDOW_RULES
 from trellis.backends.numpy.rules_special import bessel_i, polygamma
 from trellis.backends.numpy.rules_support import conjugate, kept, masked, numbers, scalar_as_array, spread
-from trellis.backends.numpy.rules_training import TRAINING_RULES
+from trellis.backends.numpy.rules_training import TRAINING_COMPOSED, TRAINING_RULES
 from trellis.backends.numpy.tape import Linear, OfInputs, OfOutput, innermost, recorder
 from trellis.dispatch import find_all, load
 from trellis.dtypes import as_dtype
@@ -299,7 +299,9 @@ def _sign(x: Any) -> Any:
     return divide(where(zero, 0, x), where(zero, 1, size))
 
 
-COMPOSED: dict[str, Rule] = {"clip": _clip, "sign": _sign, **ARRAY_COMPOSED, **LINALG_COMPOSED, **WINDOW_COMPOSED}
+COMPOSED: dict[str, Rule] = {
+    "clip": _clip, "sign": _sign, **ARRAY_COMPOSED, **LINALG_COMPOSED, **WINDOW_COMPOSED, **TRAINING_COMPOSED,
+}  # fmt: skip
 # Integer and bool results, and steps, whose derivative is 0: run on the values, not recorded.
 CONSTANT = frozenset((
     "all", "allclose", "any", "argmax", "argmin", "argsort", "array_equal", "bitwise_and", "bitwise_invert", "bitwise_left_shift",

@@ -5,6 +5,7 @@ Each has two forms: kernels on plain arrays, and the same with public ops for va
 
 from __future__ import annotations
 
+import functools
 import math
 from typing import Any
 
@@ -15,12 +16,14 @@ from trellis.backends.numpy.activations import is_plain
 from trellis.backends.numpy.losses import log_likelihood_gradient
 from trellis.backends.numpy.normalization import standardize_gradient
 from trellis.backends.numpy.rules_support import masked, numbers
-from trellis.backends.numpy.tape import OfInputs, OfOutput, innermost
+from trellis.backends.numpy.tape import OfInputs, OfOutput, innermost, recorder
+from trellis.composites import attention
 from trellis.ops.comparison import greater
 from trellis.ops.elementwise import add, clip, divide, exp, multiply, sqrt, square, subtract, tanh
-from trellis.ops.manipulation import broadcast_to, expand_dims
+from trellis.ops.linalg import matmul, matrix_transpose
+from trellis.ops.manipulation import broadcast_to, expand_dims, reshape
 from trellis.ops.products import softmax
-from trellis.ops.reduction import mean
+from trellis.ops.reduction import mean, sum as sum_
 from trellis.ops.special import erf
 
 
@@ -85,6 +88,31 @@ def _log_likelihood(g: Any, y: Any, x: Any, target: Any, *, axis: int) -> Any:
     return multiply(expand_dims(g, axis), subtract(chosen, softmax(x, axis=axis)))
 
 
+# ---- x @ w.mT + b --------------------------------------------------------------------------------------------------------------
+def _linear_weight(g: Any, y: Any, x: Any, weight: Any, bias: Any) -> Any:
+    """The product in the layout of the weight: by way of its transpose the gradient would be a view, to be copied."""
+    count = math.prod(x.shape[:-1])
+    return matmul(matrix_transpose(reshape(g, (count, g.shape[-1]))), reshape(x, (count, x.shape[-1])))
+
+
+_LINEAR = OfInputs((
+    lambda g, y, x, weight, bias: matmul(g, weight),
+    _linear_weight,
+    lambda g, y, x, weight, bias: sum_(g, axis=tuple(range(len(g.shape) - 1))),
+))  # fmt: skip
+
+
+@functools.cache
+def _recorded_linear() -> Any:
+    return recorder("linear", _LINEAR)
+
+
+def _linear(x: Any, weight: Any, bias: Any) -> Any:
+    one_dtype = x.dtype == weight.dtype and x.dtype.kind == "f" and (bias is None or bias.dtype == x.dtype)
+    return (_recorded_linear() if one_dtype and len(weight.shape) == 2 else attention.linear)(x, weight, bias)
+
+
+TRAINING_COMPOSED: dict[str, Any] = {"linear": _linear}
 TRAINING_RULES: dict[str, Any] = {
     "relu": OfOutput((lambda g, y, x: masked(g, greater(y, 0)),)),
     "gelu": OfInputs((_gelu,)),
