@@ -9,7 +9,7 @@ from typing import Any
 
 from jax import lax
 
-from trellis.backends.jax.common import compiled
+from trellis.backends.jax.host import compiled
 from trellis.composites import attention
 
 __all__ = ["linear", "one_hot", "rotary_embedding", "scaled_dot_product_attention"]

@@ -2,45 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import jax
 import numpy as np
-from jax import lax
 
 from trellis import dtypes
+from trellis.backends.jax.host import cast
 from trellis.backends.jax.meta import default_int, dtype_of, native_dtype
 from trellis.dtypes import DType
 
 _INT32 = range(-(2**31), 2**31)
 
 
-def compiled(function: Callable[..., Any], *static: str) -> Callable[..., Any]:
-    """`function` as one call into XLA; inside another jit its operations appear as if written there."""
-    return jax.jit(function, static_argnames=static, inline=True)
-
-
-_convert = compiled(lambda x, dtype: lax.convert_element_type(x, dtype), "dtype")
-
-
-def cast(x: Any, dtype: Any) -> Any:
-    """`x` in a native dtype, strongly typed."""
-    return x if x.dtype is dtype and not x.weak_type else _convert(x, dtype=dtype)
-
-
 def is_concrete(*arrays: Any) -> bool:
     return not any(isinstance(x, jax.core.Tracer) for x in arrays)
-
-
-def on_host(x: Any) -> bool:
-    """Whether NumPy can look at the values where they are: looking compiles nothing, while XLA compiles for each new shape."""
-    return not isinstance(x, jax.core.Tracer) and len(found := x.devices()) == 1 and next(iter(found)).platform == "cpu"
-
-
-def beside(x: Any, values: Any) -> Any:
-    """NumPy arrays as arrays on the device of `x`."""
-    return jax.device_put(values, x.sharding if x.committed else None)
 
 
 _NUMBERS = (bool, int, float, complex, np.generic)

@@ -7,7 +7,7 @@ from typing import Any
 import jax.numpy as jnp
 from jax import lax
 
-from trellis.backends.jax.common import compiled
+from trellis.backends.jax.host import compiled
 
 __all__ = ["convolution", "transposed_convolution"]
 

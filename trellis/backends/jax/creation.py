@@ -10,8 +10,10 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from trellis.backends.jax.common import cast, compiled
-from trellis.backends.jax.meta import device_of, native_dtype, placement
+from trellis.backends.jax import host
+from trellis.backends.jax.common import cast
+from trellis.backends.jax.host import SMALL, moving
+from trellis.backends.jax.meta import device_of, from_host, native_dtype, placement
 from trellis.dtypes import DType
 
 __all__ = [
@@ -19,33 +21,30 @@ __all__ = [
 ]  # fmt: skip
 
 
-_SMALL = 4096  # up to this size NumPy makes what XLA would have to compile anew for each shape
-
-
-def _constant(value: Any, device: Any) -> Any:
-    return jnp.asarray(value) if placement(device) is None else jax.device_put(value, placement(device))
-
-
 def full(*, shape: tuple[int, ...], fill_value: Any, dtype: DType, device: Any) -> Any:
-    native = native_dtype(dtype)
-    value = getattr(fill_value, "_data", fill_value)
-    value = cast(value, native) if isinstance(value, jax.Array) else np.asarray(value, native)
-    return jnp.full(shape, value, native, device=placement(device))
+    return _filled(shape, fill_value, native_dtype(dtype), placement(device))
 
 
 def empty(*, shape: tuple[int, ...], dtype: DType, device: Any) -> Any:
-    return jnp.empty(shape, native_dtype(dtype), device=placement(device))
+    return _filled(shape, 0, native_dtype(dtype), placement(device))
 
 
 def full_like(x: Any, *, fill_value: Any, dtype: DType | None, device: Any) -> Any:
-    native = x.dtype if dtype is None else native_dtype(dtype)
-    value = getattr(fill_value, "_data", fill_value)
-    value = cast(value, native) if isinstance(value, jax.Array) else np.asarray(value, native)
-    return jnp.full(x.shape, value, native, device=_place_like(x, device))
+    return _filled(x.shape, fill_value, x.dtype if dtype is None else native_dtype(dtype), _place_like(x, device))
 
 
 def empty_like(x: Any, *, dtype: DType | None, device: Any) -> Any:
-    return jnp.empty(x.shape, x.dtype if dtype is None else native_dtype(dtype), device=_place_like(x, device))
+    return _filled(x.shape, 0, x.dtype if dtype is None else native_dtype(dtype), _place_like(x, device))
+
+
+def _filled(shape: tuple[int, ...], fill_value: Any, native: Any, place: Any) -> Any:
+    value = getattr(fill_value, "_data", fill_value)
+    if isinstance(value, jax.Array):
+        return jnp.full(shape, cast(value, native), native, device=place)
+    value = np.asarray(value, native)
+    if math.prod(shape) <= SMALL and not value.ndim:
+        return host.from_host(np.broadcast_to(value, shape), place)
+    return jnp.full(shape, value, native, device=place)
 
 
 def _place_like(x: Any, device: Any) -> Any:
@@ -58,19 +57,18 @@ def arange(*, start: Any, stop: Any, step: Any, dtype: DType, device: Any) -> An
     native = native_dtype(dtype)
     if native.kind in "iu" and all(isinstance(v, int) for v in (start, stop, step)):
         count = max(0, -((start - stop) // step))
-        made = lax.iota(native, count)
+        made: Any = np.arange(count).astype(native) if count <= SMALL else lax.iota(native, count)
         if (start, step) != (0, 1):
             made = made * _wrapped(step, native) + _wrapped(start, native)
     else:
         made = _float_range(start, stop, step, native)
-    place = placement(device)
-    return made if place is None else jax.device_put(made, place)
+    return made if placement(device) is None and not isinstance(made, np.ndarray) else from_host(made, device)
 
 
 def _float_range(start: Any, stop: Any, step: Any, native: Any) -> Any:
     """In double precision, then rounded once."""
     count = max(0, math.ceil((stop - start) / step))
-    return jnp.asarray((start + np.arange(count) * step).astype(native))
+    return (start + np.arange(count) * step).astype(native)
 
 
 def _wrapped(value: int, native: Any) -> Any:
@@ -84,29 +82,29 @@ def linspace(*, start: Any, stop: Any, num: int, endpoint: bool, dtype: DType, d
     if isinstance(start, jax.Array) or isinstance(stop, jax.Array):
         return jnp.linspace(start, stop, num, endpoint=endpoint, dtype=native, device=placement(device))
     if native.kind in "iu":
-        return _constant(np.linspace(start, stop, num, endpoint=endpoint, dtype=native), device)
+        return from_host(np.linspace(start, stop, num, endpoint=endpoint, dtype=native), device)
     low, high = (np.asarray(v, native) for v in (start, stop))
-    if num <= _SMALL:
+    if num <= SMALL:
         with np.errstate(all="ignore"):
-            return _constant(np.linspace(start, stop, num, endpoint=endpoint).astype(native), device)
+            return from_host(np.linspace(start, stop, num, endpoint=endpoint).astype(native), device)
     return jnp.linspace(low, high, num, endpoint=endpoint, dtype=native, device=placement(device))
 
 
 def eye(*, n_rows: int, n_cols: int, k: int, dtype: DType, device: Any) -> Any:
-    if n_rows * n_cols <= _SMALL:
-        return _constant(np.eye(n_rows, n_cols, k, native_dtype(dtype)), device)
+    if n_rows * n_cols <= SMALL:
+        return from_host(np.eye(n_rows, n_cols, k, native_dtype(dtype)), device)
     return jnp.eye(n_rows, n_cols, k, dtype=native_dtype(dtype), device=placement(device))
 
 
 def fftfreq(*, n: int, d: float, dtype: DType, device: Any) -> Any:
-    if n <= _SMALL:
-        return _constant(np.fft.fftfreq(n, d).astype(native_dtype(dtype)), device)
+    if n <= SMALL:
+        return from_host(np.fft.fftfreq(n, d).astype(native_dtype(dtype)), device)
     return jnp.fft.fftfreq(n, d=d, dtype=native_dtype(dtype), device=placement(device))
 
 
 def rfftfreq(*, n: int, d: float, dtype: DType, device: Any) -> Any:
-    if n <= _SMALL:
-        return _constant(np.fft.rfftfreq(n, d).astype(native_dtype(dtype)), device)
+    if n <= SMALL:
+        return from_host(np.fft.rfftfreq(n, d).astype(native_dtype(dtype)), device)
     return jnp.fft.rfftfreq(n, d=d, dtype=native_dtype(dtype), device=placement(device))
 
 
@@ -114,8 +112,8 @@ def meshgrid(*arrays: Any, indexing: str) -> tuple[Any, ...]:
     return tuple(jnp.meshgrid(*arrays, indexing=indexing))
 
 
-_tril = compiled(lambda x, k: jnp.tril(x, k), "k")
-_triu = compiled(lambda x, k: jnp.triu(x, k), "k")
+_tril = moving(lambda xp, x, k: xp.tril(x, k), "k")
+_triu = moving(lambda xp, x, k: xp.triu(x, k), "k")
 
 
 def tril(x: Any, *, k: int) -> Any:

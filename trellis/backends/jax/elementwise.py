@@ -14,7 +14,8 @@ from jax import lax
 from trellis import domains, dtypes
 from trellis.backends import elementwise as factories
 from trellis.backends.jax import special_cases
-from trellis.backends.jax.common import cast, compiled, is_array, item_of, real_only, scalar, strong
+from trellis.backends.jax.common import cast, is_array, item_of, real_only, scalar, strong
+from trellis.backends.jax.host import compiled
 from trellis.backends.jax.meta import NATIVE, default_int, native_dtype
 
 Kernel = Callable[..., Any]

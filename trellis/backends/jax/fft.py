@@ -7,7 +7,8 @@ from typing import Any
 
 import jax.numpy as jnp
 
-from trellis.backends.jax.common import compiled, widened
+from trellis.backends.jax.common import widened
+from trellis.backends.jax.host import compiled
 
 __all__ = [
     "fft", "fftn", "fftshift", "hfft", "ifft", "ifftn", "ifftshift", "ihfft", "irfft", "irfftn", "rfft", "rfftn",

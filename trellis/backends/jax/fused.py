@@ -8,7 +8,8 @@ from functools import wraps
 from typing import Any
 
 from trellis import composites
-from trellis.backends.jax.common import compiled, is_array
+from trellis.backends.jax.common import is_array
+from trellis.backends.jax.host import compiled
 
 _FUSED = ("activations", "images", "losses", "normalization", "pooling")
 _MODULES = [module for module in composites.modules if module.__name__.rpartition(".")[2] in _FUSED]

@@ -10,7 +10,8 @@ import numpy as np
 from jax import lax
 
 from trellis import dtypes
-from trellis.backends.jax.common import cast, check_indices, compiled, is_concrete, item_of, on_host, one_dimensional_axis
+from trellis.backends.jax.common import cast, check_indices, is_concrete, item_of, one_dimensional_axis
+from trellis.backends.jax.host import SMALL, beside, compiled, in_hand, is_ready, on_host
 from trellis.backends.jax.meta import dtype_of
 from trellis.composites.indexing import multiply_at
 
@@ -35,12 +36,16 @@ def take(x: Any, indices: Any, *, axis: int | None) -> Any:
         raise np.exceptions.AxisError(axis, x.ndim)
     _check_index_dtype("take", indices)
     check_indices("take", indices, x.shape[axis], axis)
+    if in_hand(x, indices):
+        return beside(x, np.take(np.asarray(x), np.asarray(indices), axis))
     return _take(x, indices, axis=axis % x.ndim)
 
 
 def take_along_axis(x: Any, indices: Any, *, axis: int) -> Any:
     _check_index_dtype("take_along_axis", indices)
     check_indices("take_along_axis", indices, x.shape[axis], axis)
+    if in_hand(x, indices):
+        return beside(x, np.take_along_axis(np.asarray(x), np.asarray(indices), axis))
     return _take_along_axis(x, indices, axis=axis)
 
 
@@ -64,11 +69,7 @@ def _native_key(op: str, x: Any, key: tuple[Any, ...], indices: tuple[Any, ...])
                     made.extend(np.nonzero(np.asarray(entry)))  # what a mask means; JAX compiles for it, for each new shape
                     continue
             else:
-                size = x.shape[axis]
-                if not entry.ndim and on_host(entry) and -size <= (number := int(entry)) < size:
-                    entry = number if number >= 0 else number + size  # the same to NumPy, and no gather
-                else:
-                    check_indices(op, entry, size, axis)
+                check_indices(op, entry, x.shape[axis], axis)
                 axis += 1
         elif entry is not None:
             axis += 1
@@ -105,15 +106,20 @@ _sliced = compiled(_window, "axes", "sizes", "shape")
 
 
 def getitem(x: Any, *indices: Any, key: tuple[Any, ...]) -> Any:
+    if is_ready(x) and (not indices or in_hand(*indices)):
+        found = np.asarray(np.asarray(x)[_numpy_key(key, indices) if indices else key])
+        if found.size <= SMALL:
+            return beside(x, found)
     if indices:
         x, indices = _with_axes(x, key, indices)
         native = _native_key("x[key]", x, key, indices)
-        if not is_concrete(x, *indices) or _has_masks(native):
-            return x[native]
-        return _basic(x, native) if all(e is None or type(e) in (int, slice) for e in native) else _advanced(x, native)
-    if isinstance(x, jax.core.Tracer):
-        return x[key]
-    return _basic(x, key)
+        return x[native] if not is_concrete(x, *indices) or _has_masks(native) else _advanced(x, native)
+    return x[key] if isinstance(x, jax.core.Tracer) else _basic(x, key)
+
+
+def _numpy_key(key: tuple[Any, ...], indices: tuple[Any, ...]) -> tuple[Any, ...]:
+    remaining = iter(indices)
+    return tuple([np.asarray(next(remaining)) if type(entry) is str else entry for entry in key])
 
 
 def _has_masks(native: tuple[Any, ...]) -> bool:
@@ -188,6 +194,13 @@ def index_update(x: Any, value: Any, *indices: Any, key: tuple[Any, ...], mode: 
 
 def _updated(op: str, x: Any, value: Any, indices: tuple[Any, ...], key: tuple[Any, ...], mode: str) -> Any:
     value = _fitting(op, x, value)
+    if in_hand(x, *indices) and (type(value) is np.ndarray or in_hand(value)):
+        changed, native = np.array(x), _numpy_key(key, indices)
+        if mode == "set":
+            changed[native] = np.asarray(value)
+        else:
+            _IN_PLACE[mode].at(changed, native, np.asarray(value))
+        return beside(x, changed)
     if len(indices) == 1 and indices[0].dtype.kind == "b":
         before = _full_slices(key)
         mask = indices[0]
@@ -237,6 +250,7 @@ def _fits(shape: tuple[int, ...], goal: tuple[int, ...]) -> bool:
     return len(shape) <= len(goal) and all(n in (1, m) for n, m in zip(reversed(shape), reversed(goal)))
 
 
+_IN_PLACE = {"add": np.add, "multiply": np.multiply, "min": np.minimum, "max": np.maximum}
 _UPDATES = {"set": lambda old, new: new, "add": jnp.add, "multiply": jnp.multiply, "min": jnp.minimum, "max": jnp.maximum}
 
 

@@ -12,7 +12,8 @@ import numpy as np
 from jax import lax
 
 from trellis.backends import elementwise as factories
-from trellis.backends.jax.common import cast, compiled, is_concrete, is_half, on_host, promoted, widened
+from trellis.backends.jax.common import cast, is_concrete, is_half, promoted, widened
+from trellis.backends.jax.host import compiled, on_host
 from trellis.backends.jax.meta import NATIVE
 from trellis.backends.jax.reduction import sum_dtype
 from trellis.dtypes import DType

@@ -8,9 +8,9 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import lax
 
 from trellis import dtypes
+from trellis.backends.jax import host
 from trellis.dtypes import DTYPES, DType
 
 __all__ = [
@@ -97,10 +97,7 @@ def devices() -> list[str]:
 
 
 def _default() -> Any:
-    chosen = jax.config.jax_default_device
-    if chosen is None:
-        return jax.local_devices()[0]
-    return jax.local_devices(backend=chosen)[0] if isinstance(chosen, str) else chosen
+    return host.default_device(jax.config.jax_default_device)
 
 
 def default_device() -> str:
@@ -140,6 +137,11 @@ def placement(device: Any) -> Any:
     return None if found is _default() else found
 
 
+def from_host(value: np.ndarray[Any, Any], device: Any = None) -> Any:
+    """A JAX array with a copy of NumPy values, on `device`."""
+    return host.from_host(value, placement(device))
+
+
 def to_device(x: Any, *, device: Any) -> Any:
     if not isinstance(x, jax.core.Tracer) and isinstance(device, str) and device_of(x) == device:
         return x
@@ -154,7 +156,7 @@ def asarray(x: Any, *, dtype: DType | None, device: Any, copy: bool | None) -> A
         wanted = f"dtype={dtype}" if changed else f"device={device!r}"
         raise ValueError(f"asarray: copy=False, but {wanted} needs a copy; use copy=None")
     if changed:
-        x = lax.convert_element_type(x, native_dtype(dtype))  # type: ignore[arg-type]
+        x = host.cast(x, native_dtype(dtype))  # type: ignore[arg-type]
     elif copy:
         x = jnp.array(x, copy=True)
     return jax.device_put(x, native_device(device)) if moved else x
@@ -172,8 +174,7 @@ def from_numpy(x: np.ndarray[Any, Any], *, dtype: DType | None, device: Any, cop
         native = native_dtype(_narrowed(x.dtype))
     if copy is False:
         return _shared(x, native, device)
-    # A copy in any case: jnp.asarray may share the memory of x, and x can change while a JAX array must not.
-    return jnp.array(x.astype(native) if x.dtype != native else x, dtype=native, copy=True, device=placement(device))
+    return from_host(x.astype(native, copy=False), device)
 
 
 def _narrowed(native: Any) -> DType:
@@ -206,8 +207,7 @@ def constant(value: np.ndarray[Any, Any], *, like: Any) -> Any:
     value = np.asarray(value)
     if not jax.config.jax_enable_x64 and value.dtype.name in _NARROW:
         value = value.astype(_NARROW[value.dtype.name])
-    device = None if isinstance(like, jax.core.Tracer) else placement(device_of(like))
-    return jnp.array(value, dtype=value.dtype, copy=True, device=device)
+    return from_host(value, None if isinstance(like, jax.core.Tracer) else device_of(like))
 
 
 def astype(x: Any, *, dtype: DType, copy: bool, device: Any) -> Any:
@@ -215,7 +215,7 @@ def astype(x: Any, *, dtype: DType, copy: bool, device: Any) -> Any:
     if x.dtype.kind == "c" and native.kind != "c" and dtype is not dtypes.bool:
         raise TypeError(f"astype: {x.dtype.name} to {dtype} drops the imaginary part; take tl.real(x) or tl.abs(x) first")
     if x.dtype != native or x.weak_type:
-        x = lax.convert_element_type(x, native)
+        x = host.cast(x, native)
     elif copy:
         x = jnp.array(x, copy=True)
     return x if device is None else to_device(x, device=device)
@@ -237,7 +237,7 @@ def from_dlpack(x: Any, *, device: Any, copy: bool | None) -> Any:
     shared = np.from_dlpack(x)
     if not jax.config.jax_enable_x64 and shared.dtype.name in _NARROW:
         return from_numpy(shared, dtype=None, device=device, copy=True)
-    return jnp.array(shared, dtype=shared.dtype, copy=True, device=target)
+    return host.from_host(shared, target)
 
 
 def dlpack(x: Any, *, stream: Any, max_version: Any, dl_device: Any, copy: bool | None) -> Any:

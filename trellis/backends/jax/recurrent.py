@@ -6,7 +6,7 @@ from typing import Any
 
 from jax import numpy as jnp
 
-from trellis.backends.jax.common import compiled
+from trellis.backends.jax.host import compiled
 from trellis.composites import recurrent
 
 __all__ = ["equal_parts", "gru_update", "lstm_update", "rnn_update"]

@@ -9,7 +9,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from trellis import dtypes
-from trellis.backends.jax.common import as_index, cast, compiled, floating, is_half, one_dimensional_axis, real_only, strong
+from trellis.backends.jax.common import as_index, cast, floating, is_half, one_dimensional_axis, real_only, strong
+from trellis.backends.jax.host import compiled
 from trellis.backends.jax.meta import default_int, native_dtype
 from trellis.dtypes import DType
 

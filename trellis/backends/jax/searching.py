@@ -9,7 +9,8 @@ import numpy as np
 from jax import lax
 
 from trellis import dtypes
-from trellis.backends.jax.common import as_index, beside, cast, common, compiled, is_concrete, on_host, real_only, strong
+from trellis.backends.jax.common import as_index, cast, common, is_concrete, real_only, strong
+from trellis.backends.jax.host import beside, compiled, on_host
 from trellis.backends.jax.meta import default_int, native_dtype
 from trellis.dtypes import DType
 
@@ -33,7 +34,7 @@ def nonzero(x: Any) -> tuple[Any, ...]:
     if x.ndim == 0:
         raise ValueError("nonzero: a 0-d array has no indices; make it 1-d with tl.reshape(x, (1,))")
     if on_host(x):
-        return tuple(beside(x, list(map(_host_index, np.nonzero(np.asarray(x))))))
+        return tuple(beside(x, _host_index(places)) for places in np.nonzero(np.asarray(x)))
     return tuple(as_index(i) for i in jnp.nonzero(x))
 
 
@@ -93,7 +94,7 @@ def _host_index(x: Any) -> Any:
 def unique_all(x: Any) -> tuple[Any, Any, Any, Any]:
     if on_host(x) and x.dtype.kind in "biufc":
         values, *rest = np.unique(np.asarray(x), return_index=True, return_inverse=True, return_counts=True, equal_nan=False)
-        return tuple(beside(x, [values, *map(_host_index, rest)]))
+        return tuple(beside(x, found) for found in (values, *map(_host_index, rest)))
     _, indices, inverse, counts = jnp.unique(x, return_index=True, return_inverse=True, return_counts=True, equal_nan=False)
     values = jnp.reshape(x, (-1,))[indices]  # the same values, but differentiable
     return values, as_index(indices), as_index(jnp.reshape(inverse, x.shape)), as_index(counts)

@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from trellis.backends.jax.common import compiled
+from trellis.backends.jax.host import compiled
 
 _INF, _NAN = float("inf"), float("nan")
 
