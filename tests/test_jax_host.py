@@ -103,6 +103,13 @@ def test_results_stay_on_the_device_of_their_array() -> None:
     assert not tl.asarray(VALUES, backend="jax")[0, 0].native.committed
 
 
+def test_a_transfer_guard_lets_arrays_move() -> None:
+    x = tl.asarray(VALUES, backend="jax")
+    with jax.transfer_guard("disallow"):
+        moved = tl.reshape(x, (11, -1))[3, 4]
+    assert float(moved) == VALUES.reshape(11, -1)[3, 4]
+
+
 def test_inside_jit_a_filled_array_stays_a_broadcast_number() -> None:
     text = jax.jit(lambda x: x + tl.full((7, 11), 2.5, backend="jax", dtype="float32").native).lower(VALUES[..., 0]).as_text()
     assert "broadcast_in_dim" in text

@@ -43,8 +43,10 @@ def is_ready(x: Any) -> bool:
 
 
 def in_hand(*arrays: Any) -> bool:
-    """Whether NumPy can move the elements of all the arrays at once."""
-    return all(is_ready(x) and math.prod(x.shape) <= SMALL for x in arrays)
+    """Whether NumPy can move the elements of the arrays at once: small ones, all on one device."""
+    if not all(is_ready(x) and math.prod(x.shape) <= SMALL for x in arrays):
+        return False
+    return len(arrays) == 1 or len(frozenset().union(*(x.devices() for x in arrays))) == 1
 
 
 def from_host(value: np.ndarray[Any, Any], place: Any = None) -> Any:
@@ -52,14 +54,22 @@ def from_host(value: np.ndarray[Any, Any], place: Any = None) -> Any:
     if batched_device_put is None or not (place is None or isinstance(place, jax.Device)) or not trace_state_clean():
         return jax.device_put(value if 0 in value.strides else value.copy(), place)  # jit keeps a number for a broadcast one
     device = default_device(jax.config.jax_default_device) if place is None else place
-    return batched_device_put(_aval(value.shape, value.dtype), _sharding(device), [value], [device], place is not None, True)
+    return _put(value, _sharding(device), device, place is not None)
 
 
 def beside(x: Any, value: np.ndarray[Any, Any]) -> Any:
     """A JAX array with a copy of NumPy values where `x` is: an array that is on the host."""
     if batched_device_put is None:
         return jax.device_put(value.copy(), x.sharding if x.committed else None)
-    return batched_device_put(_aval(value.shape, value.dtype), x.sharding, [value], list(x.devices()), x.committed, True)
+    (device,) = x.devices()
+    return _put(value, x.sharding, device, x.committed)
+
+
+def _put(value: np.ndarray[Any, Any], sharding: Any, device: Any, committed: bool) -> Any:
+    try:
+        return batched_device_put(_aval(value.shape, value.dtype), sharding, [value], [device], committed, True)
+    except jax.errors.JaxRuntimeError:  # jax.transfer_guard, which lets pass what is put by its own function
+        return jax.device_put(value.copy(), sharding if committed else None)
 
 
 @functools.lru_cache
@@ -106,7 +116,7 @@ def joining(function: Callable[..., Any], *static: str) -> Callable[..., Any]:
     by_xla = compiled(functools.partial(function, jnp), *static)
 
     def run(arrays: Any, **params: Any) -> Any:
-        if in_hand(*arrays) and len({(x.sharding, x.committed) for x in arrays}) == 1:
+        if in_hand(*arrays) and len({x.committed for x in arrays}) == 1:
             return beside(arrays[0], function(np, list(map(np.asarray, arrays)), **params))
         return by_xla(arrays, **params)
 

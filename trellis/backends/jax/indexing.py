@@ -106,7 +106,7 @@ _sliced = compiled(_window, "axes", "sizes", "shape")
 
 
 def getitem(x: Any, *indices: Any, key: tuple[Any, ...]) -> Any:
-    if is_ready(x) and (not indices or in_hand(*indices)):
+    if in_hand(x, *indices) if indices else is_ready(x):
         found = np.asarray(np.asarray(x)[_numpy_key(key, indices) if indices else key])
         if found.size <= SMALL:
             return beside(x, found)
