@@ -32,21 +32,30 @@ SMALL = 4096  # elements: what NumPy copies in the time that a call takes
 _PATIENCE = 50  # how often to ask before giving up: 15 microseconds
 
 
+@functools.lru_cache
+def _cpu(sharding: Any) -> Any:
+    """The CPU that holds arrays of this sharding, if it is one and has them all."""
+    devices = sharding.device_set
+    return next(iter(devices)) if len(devices) == 1 and next(iter(devices)).platform == "cpu" else None
+
+
 def on_host(x: Any) -> bool:
     """Whether NumPy can look at the values where they are."""
-    return not isinstance(x, jax.core.Tracer) and len(found := x.devices()) == 1 and next(iter(found)).platform == "cpu"
+    return not isinstance(x, jax.core.Tracer) and _cpu(x.sharding) is not None
 
 
 def is_ready(x: Any) -> bool:
     """Whether NumPy can look at the values without waiting for them, but for what XLA does in the time of a call."""
-    return type(x) is ArrayImpl and on_host(x) and (x.is_ready() or any(x.is_ready() for _ in range(_PATIENCE)))
-
-
-def in_hand(*arrays: Any) -> bool:
-    """Whether NumPy can move the elements of the arrays at once: small ones, all on one device."""
-    if not all(is_ready(x) and math.prod(x.shape) <= SMALL for x in arrays):
+    if type(x) is not ArrayImpl or _cpu(x.sharding) is None:
         return False
-    return len(arrays) == 1 or len(frozenset().union(*(x.devices() for x in arrays))) == 1
+    return x.is_ready() or any(x.is_ready() for _ in range(_PATIENCE))
+
+
+def in_hand(x: Any, *others: Any) -> bool:
+    """Whether NumPy can move the elements of the arrays at once: small ones, all on one device."""
+    if not is_ready(x) or math.prod(x.shape) > SMALL:
+        return False
+    return not others or (all(map(in_hand, others)) and len({_cpu(y.sharding) for y in (x, *others)}) == 1)
 
 
 def from_host(value: np.ndarray[Any, Any], place: Any = None) -> Any:
@@ -61,8 +70,8 @@ def beside(x: Any, value: np.ndarray[Any, Any]) -> Any:
     """A JAX array with a copy of NumPy values where `x` is: an array that is on the host."""
     if batched_device_put is None:
         return jax.device_put(value.copy(), x.sharding if x.committed else None)
-    (device,) = x.devices()
-    return _put(value, x.sharding, device, x.committed)
+    sharding = x.sharding
+    return _put(value, sharding, _cpu(sharding), x.committed)
 
 
 def _put(value: np.ndarray[Any, Any], sharding: Any, device: Any, committed: bool) -> Any:
