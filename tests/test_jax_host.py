@@ -110,6 +110,19 @@ def test_a_transfer_guard_lets_arrays_move() -> None:
     assert float(moved) == VALUES.reshape(11, -1)[3, 4]
 
 
+def test_inside_jit_what_comes_out_is_traced() -> None:
+    x = tl.asarray(VALUES, backend="jax")
+    seen: list[bool] = []
+
+    @jax.jit
+    def function(y: Any) -> Any:
+        seen.extend(isinstance(z.native, jax.core.Tracer) for z in (tl.reshape(x, (-1,)), x[0], tl.at(x)[0].set(1.0)))
+        return y
+
+    function(1.0)
+    assert seen == [True] * 3
+
+
 def test_inside_jit_a_filled_array_stays_a_broadcast_number() -> None:
     text = jax.jit(lambda x: x + tl.full((7, 11), 2.5, backend="jax", dtype="float32").native).lower(VALUES[..., 0]).as_text()
     assert "broadcast_in_dim" in text

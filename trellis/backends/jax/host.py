@@ -45,8 +45,11 @@ def on_host(x: Any) -> bool:
 
 
 def is_ready(x: Any) -> bool:
-    """Whether NumPy can look at the values without waiting for them, but for what XLA does in the time of a call."""
-    if type(x) is not ArrayImpl or _cpu(x.sharding) is None:
+    """Whether NumPy can look at the values without waiting for them, but for what XLA does in the time of a call.
+
+    Not while JAX traces a function: there what comes out of an operation is a tracer, also when its operands are not.
+    """
+    if type(x) is not ArrayImpl or _cpu(x.sharding) is None or not trace_state_clean():
         return False
     return x.is_ready() or any(x.is_ready() for _ in range(_PATIENCE))
 
