@@ -110,6 +110,12 @@ def test_a_transfer_guard_lets_arrays_move() -> None:
     assert float(moved) == VALUES.reshape(11, -1)[3, 4]
 
 
+def test_weak_types_stay_weak() -> None:
+    weak = jax.numpy.asarray(2.0)
+    assert weak.weak_type
+    assert tl.reshape(weak, (1, 1)).weak_type
+
+
 def test_inside_jit_what_comes_out_is_traced() -> None:
     x = tl.asarray(VALUES, backend="jax")
     seen: list[bool] = []

@@ -47,9 +47,10 @@ def on_host(x: Any) -> bool:
 def is_ready(x: Any) -> bool:
     """Whether NumPy can look at the values without waiting for them, but for what XLA does in the time of a call.
 
-    Not while JAX traces a function: there what comes out of an operation is a tracer, also when its operands are not.
+    Not while JAX traces a function: there what comes out of an operation is a tracer, also when its operands are not. And no
+    weakly typed array, which must stay one.
     """
-    if type(x) is not ArrayImpl or _cpu(x.sharding) is None or not trace_state_clean():
+    if type(x) is not ArrayImpl or x.weak_type or _cpu(x.sharding) is None or not trace_state_clean():
         return False
     return x.is_ready() or any(x.is_ready() for _ in range(_PATIENCE))
 
@@ -140,10 +141,9 @@ _convert = compiled(lambda x, dtype: lax.convert_element_type(x, dtype), "dtype"
 
 def cast(x: Any, dtype: Any) -> Any:
     """`x` in a native dtype, strongly typed."""
-    own = x.dtype
-    if own is dtype and not x.weak_type:
+    if x.dtype is dtype and not x.weak_type:
         return x
-    if _casts_alike(own, dtype) and in_hand(x):
+    if _casts_alike(x.dtype, dtype) and in_hand(x):
         return beside(x, np.asarray(x).astype(dtype))
     return _convert(x, dtype=dtype)
 
