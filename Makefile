@@ -8,7 +8,8 @@ PYTHON ?= $(shell for p in python3.11 python3 python; do \
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
-# Each example of the suite has new shapes, for which XLA compiles: quickly, so that it stays within the suite's deadline.
+# Each example of the suite has new shapes, for which XLA compiles: quickly, and with no other tests beside it, so that it stays
+# within the suite's deadline.
 SUITE_XLA_FLAGS := --xla_backend_optimization_level=0 --xla_cpu_use_fusion_emitters=false
 # More options for pip, such as the index of a torch build without CUDA.
 PIP_FLAGS ?=
@@ -16,6 +17,7 @@ JOBS ?= 2
 PYTEST_FLAGS ?=
 SUITE ?=
 EXAMPLES ?= 20
+SUITE_JOBS ?= 1
 BACKENDS ?= numpy jax torch tensorflow
 
 export TF_CPP_MIN_LOG_LEVEL ?= 3
@@ -63,7 +65,7 @@ suite: suite-checkout $(VENV)/.suite  ## the official array API tests: make suit
 	cd $(SUITE) && failed=; for backend in $(BACKENDS); do \
 	  echo "== array-api-tests on $$backend"; \
 	  TRELLIS_BACKEND=$$backend ARRAY_API_TESTS_MODULE=trellis JAX_ENABLE_X64=1 XLA_FLAGS="$(SUITE_XLA_FLAGS)" PYTHONPATH=$(CURDIR) \
-	    $(CURDIR)/$(BIN)/python -m pytest array_api_tests -q -n $(JOBS) --max-examples $(EXAMPLES) -p no:cacheprovider \
+	    $(CURDIR)/$(BIN)/python -m pytest array_api_tests -q -n $(SUITE_JOBS) --max-examples $(EXAMPLES) -p no:cacheprovider \
 	    --xfails-file $(CURDIR)/tests/array_api_suite/$$backend.txt $(PYTEST_FLAGS) \
 	    || failed="$$failed $$backend"; \
 	done; test -z "$$failed" || { echo "failed on:$$failed"; exit 1; }
