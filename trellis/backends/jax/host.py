@@ -1,9 +1,9 @@
 """NumPy values as JAX arrays, and small arrays that NumPy moves.
 
-XLA compiles for each new shape, which takes 20 to 30 ms. What only moves elements (a slice, a reshape) NumPy does at once; with the
-way there and back it takes 15 microseconds, a compiled call 8, jnp's own function 40 and more. The way back is the function under
-`jax.device_put`, which itself takes 100. So this is how arrays are made, and how those move that are small, lie on the CPU and
-are ready: nothing waits for them.
+XLA compiles for each new shape, which takes 20 to 30 ms. What only moves elements (a slice, a reshape) NumPy does at once: with
+the way there and back in 15 microseconds; a compiled call takes 8, jnp's own function 40 and more. The way back is the function
+under `jax.device_put`, which itself takes 100. So this is how arrays are made, and how those move that are small, lie on the CPU
+and are ready: nothing waits for them.
 """
 
 from __future__ import annotations
