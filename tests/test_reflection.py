@@ -7,7 +7,9 @@ import inspect
 from pathlib import Path
 
 import trellis
+from trellis.array import _ONE_ARRAY, _TWO_ARRAYS
 from trellis.dispatch import load
+from trellis.domains import DOMAIN
 
 _OPS = Path(trellis.__file__).parent / "ops"
 
@@ -50,6 +52,15 @@ META |= {"native_dtype", "version", "item", "is_traced", "dlpack", "dlpack_devic
 
 def test_the_public_functions_are_read() -> None:
     assert len(called_ops()) > 150
+
+
+def test_arrays_take_the_short_way_for_every_elementwise_op() -> None:
+    def takes(op: str, number: int) -> bool:
+        parameters = list(inspect.signature(getattr(trellis, op)).parameters.values())
+        return len(parameters) == number and all(p.kind is p.POSITIONAL_ONLY for p in parameters)
+
+    assert set(_ONE_ARRAY.split()) == {op for op in DOMAIN if takes(op, 1)}
+    assert set(_TWO_ARRAYS.split()) == {op for op in DOMAIN if takes(op, 2)} | {"matmul"}
 
 
 def test_every_op_has_the_public_parameters(backend: str) -> None:

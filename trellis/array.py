@@ -323,12 +323,13 @@ class ArrayInterpreter:
         return Array(interpreters[type(like._data)].constant(value, like=like._data))
 
 
-# Ops of arrays alone, the most of what people call in loops: they need no packing and unpacking of what they are given.
-_ONE_ARRAY = """abs acos acosh asin asinh atan atanh bitwise_invert ceil conj cos cosh exp expm1 floor imag isfinite isinf isnan
-    log log10 log1p log2 logical_not negative positive real reciprocal round sign signbit sin sinh sqrt square tan tanh trunc"""
+# Elementwise ops of arrays alone, the most of what people call in loops: they need no packing of what they are given.
+_ONE_ARRAY = """abs acos acosh asin asinh atan atanh bitwise_invert ceil conj cos cosh digamma erf erfc erfinv exp expit expm1
+    floor gammaln i0 imag isfinite isinf isnan log log10 log1p log2 logical_not logit negative positive real reciprocal round
+    sign signbit sin sinh sqrt square tan tanh trunc"""
 _TWO_ARRAYS = """add atan2 bitwise_and bitwise_left_shift bitwise_or bitwise_right_shift bitwise_xor copysign divide equal
     floor_divide greater greater_equal hypot less less_equal logaddexp logical_and logical_or logical_xor matmul maximum minimum
-    multiply nextafter not_equal pow remainder subtract"""
+    multiply nextafter not_equal pow remainder subtract xlogy"""
 
 
 def _unwrap(x: Any) -> Any:

@@ -154,15 +154,11 @@ _element = compiled(lambda x, position: lax.dynamic_index_in_dim(lax.reshape(x, 
 def _basic(x: Any, key: tuple[Any, ...]) -> Any:
     """A key of ints and slices. Where they start is an operand: a loop over x[i] compiles once, not once for each i."""
     own = x.shape
-    if len(key) == len(own):
+    if len(key) == len(own) and all(type(entry) is int for entry in key) and x.size < 2**31:
         position = 0
         for entry, size in zip(key, own):
-            if type(entry) is not int:
-                break
             position = position * size + entry
-        else:
-            if position < 2**31:
-                return _element(x, position) if key else x
+        return _element(x, position) if key else x
     starts, axes, sizes, shape, axis = [], [], [], [], 0
     for entry in key:
         if entry is None:

@@ -1,4 +1,4 @@
-"""Shapes and joins: an eager reshape costs 10 microseconds instead of jnp's 40, and compiles nothing for small arrays."""
+"""Shapes and joins. An eager reshape costs 15 microseconds, and compiles nothing, for a small array, 8 for others; jnp's 40."""
 
 from __future__ import annotations
 
