@@ -19,10 +19,13 @@ SUITE ?=
 EXAMPLES ?= 20
 SUITE_JOBS ?= 1
 BACKENDS ?= numpy jax torch tensorflow
+SECONDS ?= 60
+SEED ?=
+ONLY ?= *
 
 export TF_CPP_MIN_LOG_LEVEL ?= 3
 
-.PHONY: help demo test test-browser matrix lint format types bench suite suite-checkout clean
+.PHONY: help demo test test-more test-browser fuzz mutants matrix lint format types bench suite suite-checkout clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /make \1|/' | awk -F'|' '{printf "  %-18s %s\n", $$1, $$2}'
@@ -33,8 +36,23 @@ demo: $(VENV)/.base  ## one network, trained on every installed framework; insta
 test: $(VENV)/.all  ## all tests; installs the four frameworks, as pinned in constraints.txt
 	$(BIN)/python -m pytest -n $(JOBS) --dist loadgroup $(PYTEST_FLAGS)
 
+# Modes in which users run and `make test` does not, because they compile for long: see CONTRIBUTING.md.
+NARROW_TESTS := tests/test_ops.py::test_native tests/test_x64.py
+test-more: $(VENV)/.all  ## the tests of compiled functions with inductor, those of JAX and TensorFlow with XLA's own flags, ops on JAX without x64, properties and fuzzing with new seeds
+	TRELLIS_TORCH_COMPILER=inductor $(BIN)/python -m pytest -n $(JOBS) tests --backend torch -k 'compiled' $(PYTEST_FLAGS)
+	XLA_FLAGS= $(BIN)/python -m pytest -n $(JOBS) --dist loadgroup tests/rows tests/test_composites.py tests/test_precision.py --backend jax --backend tensorflow $(PYTEST_FLAGS)
+	JAX_ENABLE_X64=0 $(BIN)/python -m pytest -n $(JOBS) $(NARROW_TESTS) --backend jax $(PYTEST_FLAGS)
+	TRELLIS_SEED=random $(BIN)/python -m pytest -n $(JOBS) --dist loadgroup tests/test_properties.py $(PYTEST_FLAGS)
+	$(MAKE) fuzz
+
 test-browser: $(VENV)/.all  ## the page of the matrix in a headless browser: needs chromium and chromedriver
 	$(BIN)/python -m pytest tests/test_matrix_browser.py -m browser $(PYTEST_FLAGS)
+
+fuzz: $(VENV)/.all  ## random calls, programs and layers on the four, compared: make fuzz SECONDS=1200 [SEED=7] [BACKENDS="numpy torch"] [ONLY='conv*']
+	cd tests && PYTHONPATH=$(CURDIR) $(CURDIR)/$(BIN)/python -m fuzz --seconds $(SECONDS) $(if $(SEED),--seed $(SEED)) --backends $(BACKENDS) --only '$(ONLY)'
+
+mutants: $(VENV)/.all  ## seeded faults, one at a time: does a test notice each? make mutants [JOBS=2] [ONLY='adam*']
+	$(BIN)/python tests/mutants.py --jobs $(JOBS) --only '$(ONLY)'
 
 matrix: $(VENV)/.all  ## the conformance matrix on every backend, written to docs/matrix and README.md
 	-XLA_FLAGS="$$XLA_FLAGS" $(BIN)/trellis matrix run --jobs $(JOBS)  # set, if to nothing: XLA as users have it, not as in the tests

@@ -54,7 +54,7 @@ def options_of(filters: Any, stride: int, padding: int, groups: int) -> dict[str
 
 def ours(x: Any, filters: Any, g: Any, *shape: Any) -> tuple[Callable[[], Any], Callable[[], Any]]:
     import trellis as tl
-    from trellis.dispatch import call
+    from trellis.core.dispatch import call
 
     options = options_of(filters, *shape)
     _, pullback = tl.vjp(lambda x, w: call("convolution", x, w, None, **options), x, filters)

@@ -145,7 +145,7 @@ def finish_of(backend: str) -> Callable[[Any], Any]:
 
 
 def one_thread(backend: str) -> None:
-    """One thread a framework, so that CPU time is the time of the call."""
+    """One thread per framework, so that CPU time is the time of the call."""
     if backend == "torch":
         import torch
 

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 import trellis as tl
-from trellis.transforms import value_and_grad
+from trellis.transforms.gradients import value_and_grad
 
 SIZES, BATCH = (784, 256, 256, 10), 128
 Parameters = dict[str, Any]

@@ -95,6 +95,9 @@ case("broadcast_arrays", (R, R[0], I[:, :1]), {}, lambda: tuple(np.broadcast_arr
 for indexing in ("xy", "ij"):
     case("meshgrid", (R[0], I[1], R[:, 0].copy()), {"indexing": indexing}, lambda i=indexing: tuple(np.meshgrid(R[0], I[1], R[:, 0], indexing=i)))
     case("meshgrid", (R[0],), {"indexing": indexing}, lambda i=indexing: tuple(np.meshgrid(R[0], indexing=i)))
+for end in (True, False):
+    params = {"num": 5, "endpoint": end, "place": -1, "dtype": None}
+    case("linspace_between", (R, R[0]), params, lambda e=end: np.linspace(R, np.broadcast_to(R[0], R.shape), 5, e, axis=-1))
 for source, destination in (((0,), (-1,)), ((-1, 0), (0, 1)), ((2, 1, 0), (0, 1, 2)), ((), ())):
     case("moveaxis", T, {"source": source, "destination": destination}, lambda s=source, d=destination: np.moveaxis(T, s, d))
 for axis in (0, 1, -1, 2):
@@ -179,6 +182,7 @@ for axis in (None, 0, -1, (0, 2), (2, 0), (0, 1, 2)):
         case("quantile", (T, QS), {"axis": axis, "keepdims": keep, "method": "linear"}, lambda a=axis, k=keep: np.quantile(T, QS, axis=a, keepdims=k))
         case("nanquantile", (T, QS[0]), {"axis": axis, "keepdims": keep, "method": "linear"}, lambda a=axis, k=keep: np.quantile(T, QS[0], axis=a, keepdims=k))
 plain = {"axis": None, "keepdims": False, "method": "linear"}
+case("percentile", (R, 100 * QS), {"axis": 0, "keepdims": False, "method": "linear"}, lambda: np.percentile(R, 100 * QS, axis=0))
 case("quantile", (GAPS, 0.5), {**plain, "axis": 1}, np.array([nan, nan, 2.25]))
 case("nanquantile", (GAPS, 0.5), {**plain, "axis": 1}, np.array([1.0, nan, 2.25]))
 case("quantile", (np.array([inf, inf, 1.0, -inf]), np.array([0.0, 0.2, 0.5, 0.8, 1.0])), plain, np.array([-inf, -inf, inf, inf, inf]))

@@ -329,4 +329,5 @@ NOT_DIFFERENTIABLE: dict[str, tuple[str, ...]] = {
     "it leaves the framework": ("from_dlpack", "to_backend", "to_numpy"),
     "it is about no array": ("backends", "broadcast_shapes"),
     "it steps from one floating-point number to the next": ("nextafter",),
+    "its derivative is 0 by definition": ("stop_gradient",),
 }  # fmt: skip

@@ -405,6 +405,24 @@ def noisy() -> tuple[Any, dict[str, Any]]:
     return tl.Module.from_keras_module(Noisy, (5,), instance_args=(inputs,)), inputs
 
 
+def check_right_models() -> None:
+    """Constant inputs, two dtypes and keys with dots are no reason to refuse a model."""
+    key = "a_b" if BACKEND == "torch" else "a.b"  # Keras on torch takes no dot in the path of a variable
+
+    class Mixed(tl.Module):
+        def __init__(self) -> None:
+            self.parts = {key: tl.Linear(4, 5, seed=0), "c": tl.Linear(5, 1, seed=1, dtype="float64")}
+            self.norm, self.dropout = tl.BatchNorm1D(5), tl.Dropout(0.5)
+
+        def forward(self, x: Any) -> Any:
+            return self.parts["c"](self.dropout(tl.tanh(self.norm(self.parts[key](x)))))
+
+    ones = np.ones((5, 4), np.float32)
+    Mixed().to_keras_module(inputs=ones)
+    layers = [keras.layers.Dense(5), keras.layers.BatchNormalization(), keras.layers.Dropout(0.5), keras.layers.Dense(1)]
+    tl.Module.from_keras_module(keras.Sequential(layers), instance_args=(ones,))
+
+
 def check_from_keras() -> None:
     """`v` are the variables, `v=` is pure, statistics and modes are carried, dropout is random."""
     model, inputs = noisy()

@@ -14,7 +14,7 @@ import pytest
 from helpers import BACKENDS, bfloat16, check, make
 
 import trellis as tl
-from trellis.interop import UFUNCS
+from trellis.core.interop import UFUNCS
 
 VALUES = np.float32([[1.0, 2.0], [3.0, 4.0]])
 

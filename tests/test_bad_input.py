@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -24,6 +25,8 @@ V = np.arange(3.0)
 E = np.zeros((2, 0))
 U = np.array([1, 2], dtype="uint64")
 W = np.array([1, 2], dtype="uint8")
+I = np.array([0, 1])  # noqa: E741
+Z = np.array(1.0)
 
 # name -> (call, arrays, error class, what its text must contain)
 CASES: dict[str, tuple[Callable[..., Any], tuple[Any, ...], type[Exception], tuple[str, ...]]] = {
@@ -135,6 +138,119 @@ CASES: dict[str, tuple[Callable[..., Any], tuple[Any, ...], type[Exception], tup
     "in place dtype": (lambda x: tl.asarray(x).__iadd__(0.5), (N,), TypeError, ("in-place", "int64")),
     "bool of many": (lambda x: bool(tl.asarray(x)), (A,), TypeError, ("bool", "(2, 3)")),
     "index of a float": (lambda x: range(3)[tl.asarray(x)], (np.array(1.0),), TypeError, ("float64",)),
+    # operands that one framework or another takes without a word
+    "clip float bound": (lambda x: tl.clip(x, 0.5), (N,), TypeError, ("clip", "float", "int64", "astype")),
+    "clip complex": (lambda x: tl.clip(x, 0, 1), (C,), TypeError, ("clip", "complex128")),
+    "clip bool": (lambda x: tl.clip(x, 0, 1), (B,), TypeError, ("clip", "bool")),
+    "clip too large": (lambda x: tl.clip(x, 0, 300), (W,), OverflowError, ("clip", "300", "uint8")),
+    "set float into int": (lambda x: tl.at(x)[0].set(0.5), (N,), TypeError, ("at", "set", "float", "int64", "astype")),
+    "set complex into float": (lambda x: tl.at(x)[0].add(1j), (A,), TypeError, ("at", "add", "complex", "float64")),
+    "set an array into int": (lambda x, y: tl.at(x)[0].set(y), (N, np.array(0.5)), TypeError, ("float64", "int64")),
+    "set too large": (lambda x: tl.at(x)[0].set(300), (W,), OverflowError, ("at", "300", "uint8")),
+    "add to bool": (lambda x: tl.at(x)[0].add(True), (B,), TypeError, ("at", "add", "bool")),
+    "set shape": (lambda x, y: tl.at(x)[0].set(y), (A, np.zeros(2)), ValueError, ("(2,)", "(3,)")),
+    "set array index": (lambda x, k: tl.at(x)[k].set(0.0), (A, np.array([7])), IndexError, ("index 7", "size 2")),
+    "take needs axis": (lambda x, k: tl.take(x, k), (A, np.array([0])), ValueError, ("take", "axis", "2 dimensions")),
+    "take float": (lambda x, k: tl.take(x, k, axis=0), (A, np.array([0.5])), TypeError, ("take", "float64", "integer")),
+    "take_along_axis range": (
+        lambda x, k: tl.take_along_axis(x, k, axis=1),
+        (A, np.array([[5], [0]])),
+        IndexError,
+        ("5", "size 3"),
+    ),
+    "take_along_axis ranks": (
+        lambda x, k: tl.take_along_axis(x, k, axis=1),
+        (A, np.array([0])),
+        ValueError,
+        ("take_along_axis",),
+    ),
+    "segment range": (lambda x, k: tl.segment_sum(x, k, num_segments=2), (A, np.array([0, 2])), IndexError, ("segment_sum", "2")),
+    "segment negative": (
+        lambda x, k: tl.segment_max(x, k, num_segments=2),
+        (A, np.array([0, -1])),
+        IndexError,
+        ("segment_max", "-1"),
+    ),
+    "segment shapes": (
+        lambda x, k: tl.segment_sum(x, k),
+        (A, np.array([0, 0, 0])),
+        ValueError,
+        ("segment_sum", "(3,)", "(2, 3)"),
+    ),
+    "segment float": (lambda x, k: tl.segment_min(x, k), (A, np.array([0.0, 1.0])), TypeError, ("segment_min", "float64")),
+    "top_k too many": (lambda x: tl.top_k(x, 4), (A,), ValueError, ("top_k", "k=4", "3")),
+    "nonzero 0-d": (lambda x: tl.nonzero(x), (np.array(1.0),), ValueError, ("nonzero", "0-d")),
+    "bincount negative": (lambda x: tl.bincount(x), (np.array([0, -1]),), ValueError, ("bincount", "negative")),
+    "bincount 2-d": (lambda x: tl.bincount(x), (N,), ValueError, ("bincount", "1-d", "(2, 3)")),
+    "bincount float": (lambda x: tl.bincount(x), (V,), TypeError, ("bincount", "integer", "float64")),
+    "bincount weights": (
+        lambda x, w: tl.bincount(x, weights=w),
+        (np.array([0, 1]), V),
+        ValueError,
+        ("bincount", "weights", "(3,)"),
+    ),
+    "repeat negative counts": (lambda x, k: tl.repeat(x, k), (V, np.array([1, -1, 1])), ValueError, ("repeat", "negative")),
+    "max complex": (lambda x: tl.max(x), (C,), TypeError, ("max", "complex128", "order")),
+    "argmax complex": (lambda x: tl.argmax(x), (C,), TypeError, ("argmax", "complex128", "order")),
+    "sort complex": (lambda x: tl.sort(x), (C,), TypeError, ("sort", "complex128", "order")),
+    "searchsorted complex": (lambda x: tl.searchsorted(x, x), (C[0],), TypeError, ("complex128",)),
+    "top_k complex": (lambda x: tl.top_k(x, 1), (C,), TypeError, ("complex128",)),
+    "matmul bool": (lambda x: tl.matmul(x, x), (np.eye(2, dtype=bool),), TypeError, ("matmul", "bool", "astype")),
+    "einsum bool": (lambda x: tl.einsum("ij,jk->ik", x, x), (np.eye(2, dtype=bool),), TypeError, ("einsum", "bool")),
+    "rfft complex": (lambda x: tl.fft.rfft(x), (C,), TypeError, ("rfft", "complex128", "real")),
+    "rfftn complex": (lambda x: tl.fft.rfftn(x), (C,), TypeError, ("rfftn", "complex128", "real")),
+    "tril vector": (lambda x: tl.tril(x), (V,), ValueError, ("tril", "matrix", "(3,)")),
+    "matrix_transpose vector": (lambda x: tl.matrix_transpose(x), (V,), ValueError, ("matrix_transpose", "(3,)")),
+    "sum drops": (lambda x: tl.sum(x, dtype=tl.float64), (C,), TypeError, ("complex128", "float64", "imaginary")),
+    "asarray drops": (lambda x: tl.asarray(x, dtype=tl.float64), (C,), TypeError, ("complex128", "float64", "imaginary")),
+    "asarray copy": (
+        lambda x: tl.asarray(x, dtype=tl.float64, copy=False),
+        (N,),
+        ValueError,
+        ("asarray", "copy=False", "float64"),
+    ),
+    "item of many": (lambda x: tl.asarray(x).item(), (A,), ValueError, ("(2, 3)",)),
+    "sum of 0-d": (lambda x: tl.sum(x, axis=0), (np.array(1.0),), AxisError, ("sum", "axis=0", "0-d")),
+    "mean of 0-d": (lambda x: tl.mean(x, axis=0), (np.array(1.0),), AxisError, ("mean", "axis=0", "0-d")),
+    "max of 0-d": (lambda x: tl.max(x, axis=-1), (np.array(1.0),), AxisError, ("max", "axis=-1", "0-d")),
+    "sort of 0-d": (lambda x: tl.sort(x), (np.array(1.0),), AxisError, ("sort", "axis=-1", "0-d")),
+    "unstack of 0-d": (lambda x: tl.unstack(x), (np.array(1.0),), AxisError, ("unstack", "axis=0", "0-d")),
+    "concat of 0-d": (lambda x: tl.concat([x, x]), (np.array(1.0),), ValueError, ("concat", "0-d", "tl.stack")),
+    "flip of 0-d": (lambda x: tl.flip(x, axis=0), (np.array(1.0),), AxisError, ("flip", "0-d")),
+    "squeeze twice": (lambda x: tl.squeeze(x, (0, 0)), (np.zeros((1, 2)),), ValueError, ("squeeze", "twice")),
+    "expand_dims twice": (lambda x: tl.expand_dims(x, (0, 0)), (A,), ValueError, ("expand_dims", "twice")),
+    "expand_dims axes": (lambda x: tl.expand_dims(x, (0, 9)), (A,), AxisError, ("expand_dims", "axis=9")),
+    "moveaxis twice": (lambda x: tl.moveaxis(x, (0, 1), (1, 1)), (A,), ValueError, ("moveaxis", "destination", "twice")),
+    "flip twice": (lambda x: tl.flip(x, axis=(0, 0)), (A,), ValueError, ("flip", "twice")),
+    "roll of 0-d": (lambda x: tl.roll(x, 1, axis=0), (np.array(1.0),), AxisError, ("roll", "0-d")),
+    "cumulative_prod axis": (lambda x: tl.cumulative_prod(x, axis=2), (A,), AxisError, ("cumulative_prod", "axis=2")),
+    "eigh not square": (lambda x: tl.linalg.eigh(x), (A,), ValueError, ("eigh", "(2, 3)")),
+    "cholesky vector": (lambda x: tl.linalg.cholesky(x), (V,), ValueError, ("cholesky", "(3,)")),
+    "solve_triangular": (lambda x, y: tl.linalg.solve_triangular(x, y), (A, V), ValueError, ("solve_triangular", "(2, 3)")),
+    "solve number": (lambda x, y: tl.linalg.solve(x, y), (M, np.array(1.0)), ValueError, ("solve",)),
+    "full_like complex": (lambda x: tl.full_like(x, 1j), (A,), TypeError, ("full_like", "1j", "float64")),
+    "full_like too large": (lambda x: tl.full_like(x, 300), (W,), OverflowError, ("full_like", "300", "uint8")),
+    "pad too large": (lambda x: tl.pad(x, 1, constant_values=300), (W,), OverflowError, ("pad", "300", "uint8")),
+    "pad float into int": (lambda x: tl.pad(x, 1, constant_values=0.5), (N,), TypeError, ("pad", "float", "int64")),
+    "pad nothing": (lambda x: tl.pad(x, ((0, 0), (1, 1)), mode="reflect"), (E,), ValueError, ("pad", "reflect")),
+    "gather range": (lambda x, k: tl.gather(x, k), (A, np.array([[5]])), IndexError, ("5",)),
+    "einsum terms": (lambda x: tl.einsum("ij,jk->ik", x), (A,), ValueError, ("einsum", "terms")),
+    "vmap out_axes": (lambda x: tl.vmap(lambda v: v, out_axes=None)(x), (A,), ValueError, ("vmap", "out_axes")),
+    "diff axis": (lambda x: tl.diff(x, axis=2), (A,), AxisError, ("diff",)),
+    "quantile range": (lambda x: tl.quantile(x, 1.5), (A,), ValueError, ("quantile",)),
+    "kron bool": (lambda x: tl.kron(x, x), (np.eye(2, dtype=bool),), TypeError, ("bool",)),
+    "vecdot bool": (lambda x: tl.vecdot(x, x), (B,), TypeError, ("bool",)),
+    "prod drops": (lambda x: tl.prod(x, dtype=tl.int32), (C,), TypeError, ("imaginary",)),
+    "isin dtypes": (lambda x, y: tl.isin(x, y), (U, np.array([1, 2])), TypeError, ("uint64", "int64")),
+    "concat dtypes": (lambda x, y: tl.concat([x, y]), (U, np.array([1, 2])), TypeError, ("uint64", "int64")),
+    "where dtypes": (
+        lambda c, x, y: tl.where(c, x, y),
+        (np.array([True, False]), U, np.array([1, 2])),
+        TypeError,
+        ("where", "uint64"),
+    ),
+    "matmul dtypes": (lambda x, y: tl.matmul(x, y), (U, np.array([1, 2])), TypeError, ("uint64", "int64")),
+    "one_hot float": (lambda x: tl.one_hot(x, 3), (V,), TypeError, ("one_hot", "float64")),
 }
 
 
@@ -155,13 +271,34 @@ def test_bad_input(backend: str, name: str, wrapped: bool) -> None:
 
 def _subclasses(error: type[Exception]) -> tuple[type[Exception], ...]:
     """Ours: an unknown operand is a TypeError, an axis error a ValueError and an IndexError."""
-    from trellis.dispatch import UnknownOperand
+    from trellis.core.dispatch import UnknownOperand
 
     return (UnknownOperand,) if error is TypeError else (AxisError,) if error in (ValueError, IndexError) else ()
 
 
 def test_there_are_enough_cases() -> None:
-    assert len(CASES) >= 60
+    assert len(CASES) >= 160
+
+
+def _text(run: Callable[..., Any], *operands: Any) -> str:
+    """The class and text of the error, without the devices of the backend: a machine has different ones for each framework."""
+    with pytest.raises(Exception) as caught:
+        run(*operands)
+    return f"{caught.type.__name__}: {re.sub(r'; [a-z]+ has .*', '; it has devices', str(caught.value))}"
+
+
+def test_texts_are_the_same_on_every_backend() -> None:
+    """For native arrays and for tl.Array, of every installed backend; so a text is written once."""
+    different = []
+    for name, (run, arrays, _, _) in CASES.items():
+        texts: dict[str, list[str]] = {}
+        for backend in BACKENDS:
+            natives = [make(backend, a) for a in arrays]
+            texts.setdefault(_text(run, *natives), []).append(backend)
+            texts.setdefault(_text(run, *map(tl.asarray, natives)), []).append(f"Array on {backend}")
+        if len(texts) > 1:
+            different.append(f"{name}: {texts}")
+    assert different == []
 
 
 # ---- creation and backends -------------------------------------------------------------------------------------------------
@@ -180,6 +317,10 @@ CREATION: dict[str, tuple[Callable[[], Any], type[Exception], tuple[str, ...]]] 
     "too large": (lambda: tl.asarray(2**70), OverflowError, ("asarray",)),
     "copy of a list": (lambda: tl.asarray([1.0], copy=False), ValueError, ("asarray", "copy=False")),
     "object": (lambda: tl.asarray(object()), TypeError, ("asarray", "object")),
+    "fill complex": (lambda: tl.full(2, 1j, dtype=tl.float32), TypeError, ("full", "1j", "float32")),
+    "fill too large": (lambda: tl.full(2, 300, dtype=tl.uint8), OverflowError, ("full", "300", "uint8")),
+    "no frequencies": (lambda: tl.fft.fftfreq(0), ValueError, ("fftfreq", "n=0")),
+    "endless range": (lambda: tl.arange(0.0, float("inf")), ValueError, ("arange", "inf", "finite")),
 }
 
 
@@ -190,6 +331,18 @@ def test_bad_creation(default_backend: str, name: str) -> None:
         run()
     for word in words:
         assert word in str(caught.value)
+
+
+def test_texts_of_creation_are_the_same_on_every_backend() -> None:
+    different = []
+    for name, (run, _, _) in CREATION.items():
+        texts = set()
+        for backend in BACKENDS:
+            with tl.using(backend):
+                texts.add(_text(run))
+        if len(texts) > 1:
+            different.append(f"{name}: {sorted(texts)}")
+    assert different == []
 
 
 def test_unknown_backend() -> None:
@@ -204,7 +357,7 @@ def test_unknown_backend() -> None:
 
 
 def test_missing_framework(monkeypatch: pytest.MonkeyPatch) -> None:
-    from trellis import dispatch
+    from trellis.core import dispatch
 
     monkeypatch.setitem(dispatch.BACKENDS, "nowhere", ("a_module_that_is_not_there", ("Array",), "trellis[nowhere]"))
     with pytest.raises(

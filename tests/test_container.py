@@ -14,8 +14,8 @@ import pytest
 from helpers import check, compiled, make
 
 import trellis as tl
-from trellis import tree
-from trellis.dispatch import interpreters
+from trellis.core import tree
+from trellis.core.dispatch import interpreters
 
 Point = collections.namedtuple("Point", "x y")
 

@@ -125,7 +125,7 @@ VMAP_ERRORS = [
     (TypeError, "in_axes must be an int", lambda x: tl.vmap(lambda a: a, in_axes=1.5)),
     (TypeError, "is a str", lambda x: tl.vmap(lambda a, b: a)(x, "text")),
     (TypeError, "func must be a function", lambda x: tl.vmap(x)),
-    (TypeError, "returned a str", lambda x: tl.vmap(lambda a: "text")(x)),
+    (TypeError, "the result of the function is a str", lambda x: tl.vmap(lambda a: "text")(x)),
     (ValueError, "out_axes|out_dim", lambda x: tl.vmap(lambda a: a, out_axes=None)(x)),
 ]
 
@@ -326,7 +326,7 @@ CARRY_ERRORS = [
     (TypeError, "while_loop: the carry changed from float64", lambda z: tl.while_loop(lambda c: tl.sum(c) < 100, lambda c: tl.astype(c, tl.int32), z)),
     (ValueError, "fori_loop: the structure of the carry changed", lambda z: tl.fori_loop(0, 2, lambda i, c: (c, c), z)),
     (TypeError, "the carry changed from int32 of shape .. to the Python number 0.5", lambda z: tl.fori_loop(0, 2, lambda i, c: 0.5, tl.astype(z[0], tl.int32))),
-    (TypeError, "became a str", lambda z: tl.fori_loop(0, 2, lambda i, c: "text", z)),
+    (TypeError, "the carry is a str, not an array", lambda z: tl.fori_loop(0, 2, lambda i, c: "text", z)),
     (TypeError, "init holds a str at 'name'", lambda z: tl.fori_loop(0, 2, lambda i, c: c, {"name": "text", "z": z})),
     (TypeError, "f must return .carry, y., got", lambda z: tl.scan(lambda c, e: c, z, z)),
     (ValueError, "different lengths: 3 at '0', 2 at '1'", lambda z: tl.scan(lambda c, e: (c, e), z, (z, z[:2]))),
@@ -355,7 +355,9 @@ def test_cond_branches_that_differ(backend: str) -> None:
     if backend == "numpy":  # only the branch that is chosen runs
         return
     function = compiled(backend, lambda z: tl.cond(tl.sum(z) > 0, lambda q: {"a": q}, lambda q: {"a": tl.sum(q)}, z))
-    with pytest.raises(Exception, match=r"one of the functions returned .*float64 of shape .*at 'a'.* before"):
+    with pytest.raises(
+        Exception, match=r"the result at 'a' changed from float64 of shape .* true_fun and false_fun must return the same"
+    ):
         function(make(backend, V))
 
 

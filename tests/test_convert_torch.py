@@ -17,8 +17,8 @@ from torch import nn
 from torch.nn.utils import prune
 
 import trellis as tl
-from trellis import tree
 from trellis.convert import ConversionError
+from trellis.core import tree
 
 pytestmark = pytest.mark.xdist_group("torch")
 

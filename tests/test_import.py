@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import importlib
+import inspect
 import json
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 
-from trellis.dispatch import BACKENDS
+import trellis
+from trellis.core import dispatch
+from trellis.core.dispatch import BACKENDS
 
 _LIST_MODULES = """
 import json, sys
@@ -46,6 +51,43 @@ def test_numpy_backend_loads_no_other_framework() -> None:
 def test_no_backend_is_loaded_by_an_import(statement: str) -> None:
     loaded = modules_loaded_by(statement)
     assert [name for name in BACKENDS if f"trellis.backends.{name}" in loaded] == []
+
+
+@pytest.mark.parametrize("name", ["lineer", "Lineer", "_private", "__wrapped__"])
+def test_a_misspelt_name_loads_nothing(name: str) -> None:
+    code = f"import sys, trellis as tl; n = len(sys.modules); print(hasattr(tl, {name!r}), len(sys.modules) - n)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (done.stdout, done.stderr) == ("False 0\n", "")
+
+
+def test_a_misspelt_name_is_named_in_the_error() -> None:
+    with pytest.raises(AttributeError, match="module 'trellis' has no attribute 'lineer'"):
+        _ = trellis.lineer
+
+
+@pytest.mark.parametrize("name", list(trellis._LATER))
+def test_the_names_of_rooms_that_load_later_are_those_of_the_rooms(name: str) -> None:
+    room = importlib.import_module(f"trellis.{name}")
+    assert sorted(trellis._LATER[name]) == (sorted(room.__all__) if name != "convert" else [])
+    assert all(getattr(trellis, public) is getattr(room, public) for public in trellis._LATER[name])
+    assert set(dir(trellis)) >= {name, *trellis._LATER[name]}
+
+
+def test_a_name_of_a_room_loads_that_room() -> None:
+    loaded = modules_loaded_by("import trellis; trellis.SGD")
+    assert "trellis.optim" in loaded
+    assert "trellis.training" not in loaded
+
+
+def test_a_namespace_has_every_public_function() -> None:
+    """Only functions about Modules and about the default backend are not in it."""
+    elsewhere = {*trellis._LATER["nn"], *trellis._LATER["training"], *dispatch.__dict__, "namespace"}
+    functions = {name for name in dir(trellis) if name[0] != "_" and inspect.isfunction(getattr(trellis, name))}
+    bound = trellis.namespace("numpy")
+    assert sorted(name for name in functions - elsewhere if not callable(getattr(bound, name, None))) == []
+    updates = ("adam_step", "adam_update", "gradient_descent_update", "lamb_update", "lars_update", "optimizer_update")
+    assert set(updates) <= set(vars(bound))
+    assert type(bound.gradient_descent_update(np.ones(2), np.ones(2), 0.5)) is np.ndarray
 
 
 def test_command_line_tells_versions() -> None:

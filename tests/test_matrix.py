@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from trellis.dispatch import BACKENDS
+from trellis.core.dispatch import BACKENDS
 from trellis.matrix import comparisons, report
 from trellis.matrix.commands import status_of
 from trellis.matrix.records import (
@@ -262,6 +262,8 @@ def test_the_run_is_kept_cell_by_cell(faults: tuple[Run, Settings]) -> None:
 
 
 def test_the_terminal_shows_every_cell_and_reason(faults: tuple[Run, Settings]) -> None:
+    assert faults[0].mode.startswith("JAX with")
+    assert "XLA flags: " in report.summary(faults[0])
     text = report.terminal(faults[0])
     assert re.search(r"^test_honest +✓$", text, re.MULTILINE)
     assert re.search(r"^test_aborts +!$", text, re.MULTILINE)
@@ -391,6 +393,31 @@ def test_evidence_of_rows_that_are_gone_is_removed(tmp_path: Path) -> None:
         run = sample(tmp_path / str(rows), rows=rows)
         output = report.write_all(run, [run], settings)
     assert sorted(path.name for path in (output / "evidence").iterdir()) == ["first-test_0.md", "first-test_1.md"]
+
+
+def test_a_report_deletes_only_what_a_report_wrote(tmp_path: Path) -> None:
+    settings, run = Settings(tmp_path), sample(tmp_path / "records")
+    output = report.write_all(run, [run], settings)
+    mine = [output / "evidence" / "notes.md", output / "badges" / "logo.svg", output / "kept.md", tmp_path / "outside.md"]
+    for path in mine:
+        path.write_text("mine")
+    listed = json.loads((output / report.MANIFEST).read_text())
+    assert "evidence/first-test_2.md" in listed
+    strange = ["kept.md", "../outside.md", "evidence/../kept.md", str(tmp_path / "outside.md"), "evidence/first-test_9.md"]
+    (output / report.MANIFEST).write_text(json.dumps([*listed, *strange]))
+    (output / "evidence" / "first-test_1.md").unlink()  # one that is gone already
+    run = sample(tmp_path / "fewer", rows=1)
+    report.write_all(run, [run], settings)
+    assert [path.read_text() for path in mine] == ["mine"] * 4
+    assert sorted(path.name for path in (output / "evidence").iterdir()) == ["first-test_0.md", "notes.md"]
+
+
+def test_a_manifest_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    run = sample(tmp_path / "records")
+    output = report.write_all(run, [run], Settings(tmp_path))
+    (output / report.MANIFEST).write_text("[")
+    with pytest.raises(ValueError, match=r"files\.json is not a list of the files of a report .* delete it"):
+        report.write_all(run, [run], Settings(tmp_path))
 
 
 def test_history_holds_a_letter_a_cell(tmp_path: Path) -> None:

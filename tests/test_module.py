@@ -12,8 +12,8 @@ import pytest
 from helpers import check, compiled, make, to_numpy
 
 import trellis as tl
-from trellis.control import _keys_beside
-from trellis.dispatch import load
+from trellis.core.dispatch import load
+from trellis.transforms.compile import _keys_beside
 
 X = np.random.default_rng(0).normal(size=(6, 3)).astype(np.float32)
 
@@ -293,7 +293,7 @@ def test_options_are_checked() -> None:
         tl.Linear(3, 2, colour="red")
     with pytest.raises(TypeError, match=r"Linear: dtype=int32 is no floating-point dtype; parameters are trained"):
         tl.Linear(3, 2, dtype="int32")
-    with pytest.raises(ValueError, match=r"Linear: input_channels=0 must be 1 or more"):
+    with pytest.raises(ValueError, match=r"Linear: input_channels=0 is too small; it must be 1 or more"):
         tl.Linear(0, 2)
     with pytest.raises(TypeError, match=r"Linear: output_channels must be an integer, got 2\.5"):
         tl.Linear(3, 2.5)
@@ -619,6 +619,34 @@ def test_v_is_a_pytree(backend: str) -> None:
         check(net(x, v=net.v.map(lambda p: 2 * p)), doubled, tolerance=1e-5)
 
 
+def test_torch_checkpointing() -> None:
+    """torch ends the second forward pass by an exception of its own, which must pass through every layer."""
+    torch = pytest.importorskip("torch")
+    from torch.utils.checkpoint import checkpoint
+
+    net, x = Net(backend="torch"), torch.tensor(X, requires_grad=True)
+    weights = tl.to_native(net.v).flatten()[1]
+    for p in weights:
+        p.requires_grad_()
+    expected = torch.autograd.grad(net(x).sum(), [x, *weights])
+    found = torch.autograd.grad(checkpoint(net, x, use_reentrant=False).sum(), [x, *weights])
+    for a, b in zip(found, expected, strict=True):
+        check(a, b)
+
+
+def test_linear_does_not_run_again_after_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls = []
+
+    def linear(*arrays: Any) -> Any:
+        calls.append(arrays)
+        raise MemoryError("no memory is left")
+
+    monkeypatch.setattr(load("numpy"), "linear", linear)
+    with pytest.raises(MemoryError, match="no memory is left"):
+        tl.Linear(3, 4)(tl.asarray(X))
+    assert len(calls) == 1
+
+
 # ---- text --------------------------------------------------------------------------------------------------------------------
 def test_repr() -> None:
     model = tl.Sequential(tl.Linear(3, 4), tl.Linear(3, 4, with_bias=False))
@@ -662,3 +690,43 @@ def test_sequential() -> None:
     check(model(x), to_numpy(model[2](tl.tanh(model[0](x)))))
     assert tl.Sequential()(x) is x
     assert tl.Dropout(0.1).mod_height() == 0
+
+
+# ---- variables that are those of the layers, and calls in their order ----------------------------------------------------------
+class Renaming(tl.Module):
+    """Its variables are those of its layers, under other names."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self._linear0 = tl.Linear(3, 4, seed=0, **options)
+        self._linear1 = tl.Linear(4, 2, seed=1, **options)
+
+    def _create_variables(self, device: Any, dtype: Any) -> Any:
+        return tl.Container(x=self._linear0.v, y=tl.Container(z=self._linear1.v))
+
+    def forward(self, x: Any) -> Any:
+        return self._linear1(tl.tanh(self._linear0(x)))
+
+
+def test_variables_that_name_those_of_the_layers(backend: str) -> None:
+    model = Renaming(backend=backend)
+    x = make(backend, np.linspace(-1.0, 1.0, 6, dtype="float32").reshape(2, 3))
+    assert list(model.v.to_flat_dict()) == ["x/w", "x/b", "y/z/w", "y/z/b"]
+    assert model.v.x.w is model._linear0.v.w
+    losses = []
+    for _ in range(4):
+        loss, gradients = tl.execute_with_gradients(lambda v: tl.mean(model(x, v=v) ** 2), model.v)
+        assert all(np.abs(to_numpy(g)).max() > 0 for g in gradients.to_flat_dict().values())
+        model.v = tl.gradient_descent_update(model.v, gradients, 0.1)
+        losses.append(float(loss))
+    assert losses == sorted(losses, reverse=True)
+    assert model.v.y.z.w is model._linear1.v.w
+
+
+def test_the_order_of_calls_keeps_the_layers_above_those_tracked() -> None:
+    model = tl.Sequential(tl.Sequential(tl.Linear(2, 2), tl.Linear(2, 2)), tl.Linear(2, 2))
+    model(np.ones((1, 2), "float32"), track_submod_call_order=True, submods_to_track="v0/v1")
+    assert list(model.submod_rets) == ["v0/v1"]
+    assert list(model.submod_call_order) == ["v0_0"]
+    assert list(model.submod_call_order["v0_0"]) == ["v0/v1_0"]
+    np.testing.assert_array_equal(model.submod_call_order["v0_0"]["v0/v1_0"], model.submod_rets["v0/v1"][0])

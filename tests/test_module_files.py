@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import safetensors.numpy
 from helpers import bfloat16, check, make, to_numpy
 
 import trellis as tl
@@ -185,3 +186,32 @@ def test_a_kill_leaves_a_whole_file(tmp_path: Path) -> None:
         process.stdout.close()
         loaded = tl.load(path)
         assert to_numpy(loaded["x"]).min() == to_numpy(loaded["x"]).max() == float(loaded["step"])
+
+
+# ---- what no file can hold is refused before anything is written ---------------------------------------------------------------
+@pytest.mark.parametrize(
+    ("arrays", "metadata", "error", "words"),
+    [
+        ({"__metadata__": np.ones(2)}, None, ValueError, ("__metadata__", "another name")),
+        ({"a": np.ones(2)}, {"parts": "y"}, ValueError, ("parts", "another key")),
+        ({"a": np.ones(2)}, {"sha256": "y"}, ValueError, ("sha256", "another key")),
+        ({"a": np.ones(2)}, {"x": 1}, TypeError, ("'x': 1", "str(value)")),
+    ],
+)
+def test_save_refuses_what_nobody_could_read(tmp_path: Any, arrays: Any, metadata: Any, error: Any, words: Any) -> None:
+    path = tmp_path / "state.safetensors"
+    tl.save(path, {"good": np.arange(3.0)}, metadata={"note": "kept"})
+    with pytest.raises(error) as caught:
+        tl.save(path, arrays, metadata=metadata)
+    assert all(word in str(caught.value) for word in words)
+    np.testing.assert_array_equal(tl.load(path).good, np.arange(3.0))
+    assert [entry.name for entry in tmp_path.iterdir()] == ["state.safetensors"]
+
+
+def test_an_array_and_others_below_its_name_are_no_container(tmp_path: Any) -> None:
+    path = tmp_path / "foreign.safetensors"
+    safetensors.numpy.save_file({"a": np.ones(1), "a/b": np.ones(2)}, path)
+    with pytest.raises(ValueError, match="'a' and arrays below that name"):
+        tl.load(path)
+    with pytest.raises(ValueError, match="'a' is a leaf, but other paths lie below it"):
+        tl.Container.from_flat_dict({"a/b": 1, "a": 2})

@@ -201,11 +201,11 @@ def test_containers(backend: str) -> None:
 
 # ---- mistakes ------------------------------------------------------------------------------------------------------------------
 MISTAKES: list[tuple[Function, type[Exception], str]] = [
-    (lambda x: tl.glu(x), ValueError, r"glu: axis -1 of shape \(2, 3\) has size 3, which has no two halves; it must be even"),
-    (lambda x: tl.swiglu(x), ValueError, r"swiglu: axis -1 of shape \(2, 3\) has size 3, which has no two halves"),
+    (lambda x: tl.glu(x), ValueError, r"glu: axis -1 of shape \(2, 3\) has size 3, which is odd; it must be even"),
+    (lambda x: tl.swiglu(x), ValueError, r"swiglu: axis -1 of shape \(2, 3\) has size 3, which is odd"),
     (lambda x: tl.glu(x, axis=2), ValueError, r"glu: axis=2 is out of range; an array of 2 dimensions takes -2 to 1"),
     (lambda x: tl.gelu(x, approximate="fast"), ValueError, r"gelu: approximate='fast' is unknown; use one of 'none', 'tanh'"),
-    (lambda x: tl.prelu(x, x[0, :2]), ValueError, r"prelu: weight has 2 slopes, but x .* has 3 channels .* give 1 or 3"),
+    (lambda x: tl.prelu(x, x[0, :2]), ValueError, r"prelu: weight has 2 slopes; x of shape .* needs 1 or 3"),
     (lambda x: tl.prelu(x, x, data_format="NHWC"), ValueError, r"prelu: data_format='NHWC' is unknown; use one of"),
     (lambda x: tl.hardtanh(x, min=1.0, max=0.0), ValueError, r"hardtanh: min=1.0 is above max=0.0"),
     (lambda x: tl.softplus(x, beta=0.0), ValueError, r"softplus: beta=0 would divide by zero; use a beta above 0"),

@@ -388,13 +388,13 @@ BAD: dict[str, tuple[Function, tuple[Any, ...], str]] = {
         (X,),
         "data_format='NCW' is unknown; use one of 'NHWC', 'channel_last', 'NCHW'",
     ),
-    "empty": (lambda x: tl.interpolate(x, 3), (np.zeros((2, 0, 5, 3)),), "nothing to interpolate on a spatial axis of size 0"),
+    "empty": (lambda x: tl.interpolate(x, 3), (np.zeros((2, 0, 5, 3)),), "an image without pixels has nothing to read"),
     "grid": (
         lambda x, g: tl.grid_sample(x, g),
         (X, np.zeros((2, 3, 3, 3))),
-        r"grid has shape \(2, 3, 3, 3\), which does not fit x of shape \(2, 4, 5, 3\)",
+        r"grid has shape \(2, 3, 3, 3\); for x of shape \(2, 4, 5, 3\) it must be \[2, size, size, 2\]",
     ),
-    "grid batch": (lambda x, g: tl.grid_sample(x, g), (X, np.zeros((3, 3, 3, 2))), "it needs the same batch size"),
+    "grid batch": (lambda x, g: tl.grid_sample(x, g), (X, np.zeros((3, 3, 3, 2))), r"it must be \[2, size, size, 2\]"),
     "grid mode": (
         lambda x, g: tl.grid_sample(x, g, padding_mode="wrap"),
         (X, G),

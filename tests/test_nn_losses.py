@@ -335,7 +335,7 @@ MISTAKES: list[tuple[Function, type[Exception], str]] = [
     (lambda x: tl.huber_loss(x, x, delta=0), ValueError, r"huber_loss: delta=0 must be above 0"),
     (lambda x: tl.smooth_l1_loss(x, x, beta=-1), ValueError, r"smooth_l1_loss: beta=-1 must be 0 or more"),
     (lambda x: tl.triplet_margin_loss(x, x, x[0]), ValueError, r"triplet_margin_loss: negative has shape \(3,\), the pred"),
-    (lambda x: tl.cosine_embedding_loss(x, x, x[0]), ValueError, r"cosine_embedding_loss: target has shape \(3,\), but"),
+    (lambda x: tl.cosine_embedding_loss(x, x, x[0]), ValueError, r"cosine_embedding_loss: target has shape \(3,\); for x1 of"),
     (lambda x: tl.cross_entropy(x, indices(x, [0, 1, 2])), ValueError, r"target has shape \(3,\); .* it must be \(2,\)"),
     (lambda x: tl.cross_entropy(x, x[0]), ValueError, r"cross_entropy: target has shape \(3,\); .* it must be \(2, 3\)"),
     (lambda x: tl.cross_entropy(x, indices(x, [0, 3])), IndexError, r"cross_entropy: target holds 3; with 3 classes it"),

@@ -278,12 +278,12 @@ MISTAKES: list[tuple[Function, str]] = [
     (lambda x: tl.layer_norm(x, eps=-1.0), r"layer_norm: eps=-1.0 must not be negative"),
     (lambda x: tl.group_norm(x, 3), r"group_norm: x of shape \(2, 3, 4\) has 4 channels, which num_groups=3 does not divide"),
     (lambda x: tl.group_norm(x, 2, data_format="NHWC"), r"group_norm: data_format='NHWC' is unknown; use one of 'NWC'"),
-    (lambda x: tl.group_norm(x, 2, scale=x[0, 0, :3]), r"group_norm: scale has shape \(3,\), but x .* give \(4,\)"),
+    (lambda x: tl.group_norm(x, 2, scale=x[0, 0, :3]), r"group_norm: scale has shape \(3,\); for .* it must be \(4,\)"),
     (lambda x: tl.instance_norm(x[0]), r"instance_norm: x of shape \(3, 4\) has no spatial axes"),
-    (lambda x: tl.batch_norm(x, x[0, 0], x[0, 0, :2]), r"batch_norm: variance has shape \(2,\), but x .* has 4 channels"),
-    (lambda x: tl.batch_norm(x[:1, 0], x[0, 0], x[0, 0], training=True), r"batch_norm: x of .* has 1 value a channel"),
+    (lambda x: tl.batch_norm(x, x[0, 0], x[0, 0, :2]), r"batch_norm: variance has shape \(2,\); for .* it must be \(4,\)"),
+    (lambda x: tl.batch_norm(x[:1, 0], x[0, 0], x[0, 0], training=True), r"batch_norm: x of .* has 1 value per channel"),
     (lambda x: tl.batch_norm(x[0, 0], x[0, 0], x[0, 0]), r"batch_norm: x of shape \(4,\) must have a batch axis"),
-    (lambda x: tl.local_response_norm(x, 0), r"local_response_norm: size=0 must be 1 or more"),
+    (lambda x: tl.local_response_norm(x, 0), r"local_response_norm: size=0 is too small; it must be 1 or more"),
 ]  # fmt: skip
 
 

@@ -20,7 +20,7 @@ from hypothesis import assume, given, settings, strategies as st
 
 import trellis as tl
 from trellis.backends.numpy import convolution as module
-from trellis.dispatch import call, load
+from trellis.core.dispatch import call, load
 
 NUMPY = load("numpy")
 

@@ -329,9 +329,9 @@ BAD: dict[str, tuple[Function, Any, str]] = {
     "negative": (lambda x: tl.max_pool2d(x, 2, 1, -1), X, "max_pool2d: padding=-1 is negative somewhere"),
     "divisor": (lambda x: tl.avg_pool2d(x, 2, divisor_override=0), X, "avg_pool2d: divisor_override=0 divides by zero"),
     "p": (lambda x: tl.lp_pool2d(x, 0, 2), X, "lp_pool2d: p=0 must be above 0 and finite; for the largest use max_pool2d"),
-    "adaptive": (lambda x: tl.adaptive_avg_pool2d(x, (2, 3, 4)), X, r"output_size=\(2, 3, 4\) does not fit 2 spatial axes"),
+    "adaptive": (lambda x: tl.adaptive_avg_pool2d(x, (2, 3, 4)), X, r"output_size=\(2, 3, 4\) must be an int, or 2 ints or None"),
     "adaptive 0": (lambda x: tl.adaptive_max_pool2d(x, 0), X, r"adaptive_max_pool2d: output_size=\(0, 0\) is too small"),
-    "empty": (lambda x: tl.adaptive_max_pool2d(x, 2), np.zeros((2, 0, 5, 3)), "nothing to pool on a spatial axis of size 0"),
+    "empty": (lambda x: tl.adaptive_max_pool2d(x, 2), np.zeros((2, 0, 5, 3)), "an image without pixels has nothing to read"),
 }
 
 

@@ -12,7 +12,7 @@ import pytest
 from helpers import check, compiled, make, to_numpy
 
 import trellis as tl
-from trellis.dispatch import load
+from trellis.core.dispatch import load
 
 STEPS = 50
 SHAPES: dict[str, tuple[int, ...]] = {"a": (4, 3), "b": (5,), "c": (2, 3, 4)}
@@ -239,6 +239,19 @@ def test_the_state_follows_the_model_to_another_framework(backend: str) -> None:
     _compare(optimizer.step(v, _container(backend, _values(3))), {k: to_numpy(x) for k, x in expected.items()}, 1e-12)
 
 
+def test_one_optimizer_serves_every_framework() -> None:
+    """Compiled updates are kept by framework: the same optimizer goes on wherever its weights are."""
+    names = [info.name for info in tl.backends() if info.installed]
+    optimizer, single = tl.Adam(0.1, lr_factors={"a": 0.5}), tl.Adam(0.1, lr_factors={"a": 0.5})
+    v = expected = _container("numpy", _values(1))
+    for i, name in enumerate([*names, *reversed(names), "tensorflow", "jax"]):
+        v = optimizer.step(tl.to_backend(v, name), _container(name, _values(10 + i)))
+        assert v.a.backend == name
+        expected = single.step(expected, _container("numpy", _values(10 + i)))
+        _compare(v, {key: to_numpy(x) for key, x in expected.items()}, 1e-9)
+    assert int(optimizer.state.step) == 2 * len(names) + 2
+
+
 # ---- options -------------------------------------------------------------------------------------------------------------------
 def test_filters_by_path(backend: str) -> None:
     w, g = np.full(2, 2.0), np.ones(2)
@@ -445,7 +458,7 @@ def test_wrong_weights_and_gradients(backend: str) -> None:
     optimizer = tl.Adam()
     with pytest.raises(ValueError, match=r"Adam: weights and gradients: the structures differ at 'c': only in the first"):
         optimizer.step(v, tl.Container(a=g.a, b=g.b))
-    with pytest.raises(ValueError, match=r"Adam: the gradient at 'b' has shape \(4, 3\), its weight \(5,\)"):
+    with pytest.raises(ValueError, match=r"Adam: the shapes at 'b' differ: weight \(5,\), gradient \(4, 3\)"):
         optimizer.step(v, tl.Container(a=g.a, b=g.a, c=g.c))
     with pytest.raises(TypeError, match=r"Adam: the weight at 'n' is int64; optimizers work on real floating-point arrays"):
         optimizer.step(*[tl.Container(n=make(backend, np.arange(3)))] * 2)
@@ -479,7 +492,7 @@ def test_wrong_weights_and_gradients(backend: str) -> None:
         (lambda: tl.clip_by_value(tl.ones(2), -1), ValueError, r"clip_by_value: limit=-1 must be a number above 0"),
         (lambda: tl.global_norm({}), ValueError, r"global_norm: there is no array"),
         (lambda: tl.cosine_schedule(-0.1, 5), ValueError, r"cosine_schedule: initial=-0.1 must be a number, 0 or more"),
-        (lambda: tl.cosine_schedule(0.1, 0), ValueError, r"cosine_schedule: steps=0 must be a whole number of steps, 1 or more"),
+        (lambda: tl.cosine_schedule(0.1, 0), ValueError, r"cosine_schedule: steps=0 must be a whole number, 1 or more"),
         (lambda: tl.one_cycle_schedule(0.1, 10, warmup=1.5), ValueError, r"one_cycle_schedule: warmup=1.5 must lie between"),
         (lambda: tl.one_cycle_schedule(0.1, 3), ValueError, r"one_cycle_schedule: warmup=0.3 of 3 steps is no step"),
         (lambda: tl.piecewise_schedule([0.1, 0.2], [5, 3]), ValueError, r"sequential_schedule: 2 parts and the bou"),
@@ -488,6 +501,13 @@ def test_wrong_weights_and_gradients(backend: str) -> None:
 def test_wrong_options(call: Any, error: type[Exception], text: str) -> None:
     with pytest.raises(error, match=text):
         call()
+
+
+def test_updates_of_an_empty_nest() -> None:
+    assert tl.adam_update({}, {}, 0.1, {}, {}, 1) == ({}, {}, {})
+    assert tl.adam_step({}, {}, {}, 1) == ({}, {}, {})
+    assert tl.lamb_update({}, {}, 0.1, {}, {}, 1) == ({}, {}, {})
+    assert tl.lars_update({}, {}, 0.1) == tl.gradient_descent_update({}, {}, 0.1) == {}
 
 
 def test_what_an_optimizer_says_of_itself() -> None:

@@ -61,7 +61,7 @@ def test_long_arrays_show_their_edges(backend: str, dtype: Any):
 @pytest.mark.xdist_group("torch")
 def test_only_the_edges_come_to_the_host(monkeypatch: pytest.MonkeyPatch):
     pytest.importorskip("torch")
-    from trellis.dispatch import load
+    from trellis.core.dispatch import load
 
     torch_backend, sizes = load("torch"), []
     original = torch_backend.to_numpy

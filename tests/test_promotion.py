@@ -14,7 +14,7 @@ from cases import _BINARY, _UNARY
 from helpers import make, to_numpy
 
 import trellis as tl
-from trellis import domains
+from trellis.core import table
 
 NAMES = list(tl.dtypes.DTYPES)
 BOOL_RESULT = {
@@ -64,17 +64,17 @@ def promoted(a: str, b: str) -> str | None:
 def in_domain(op: str, dtype: str) -> str | None:
     """The dtype that `op` computes in: integers move to float32 where it is defined on floats; None where it is not defined."""
     kind = tl.dtypes.DTYPES[dtype].kind
-    domain = domains.DOMAIN[op]
-    if domain in ("floating", "real floating") and kind in "biu":
+    domain = table.TABLE[op].domain
+    if domain in (table.FLOATING, table.REAL_FLOATING) and kind in "biu":
         return "float32"
     allowed = {
-        "floating": "fc",
-        "real floating": "f",
-        "numeric": "iufc",
-        "real": "iuf",
-        "integer": "iu",
-        "integer or bool": "biu",
-        "any": "biufc",
+        table.FLOATING: "fc",
+        table.REAL_FLOATING: "f",
+        table.NUMERIC: "iufc",
+        table.REAL: "iuf",
+        table.INTEGER: "iu",
+        table.INTEGER_OR_BOOL: "biu",
+        table.ANY: "biufc",
     }
     return dtype if kind in allowed[domain] else None
 

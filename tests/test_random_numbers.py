@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import os
+import subprocess
+import sys
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -15,8 +18,9 @@ import scipy.stats
 from helpers import compiled, make, to_numpy
 
 import trellis as tl
-from trellis import keys, tree
-from trellis.dispatch import load
+from trellis.core import tree
+from trellis.core.dispatch import load
+from trellis.random import keys
 
 N = 100_000
 
@@ -134,13 +138,17 @@ def test_compiled_by_torch() -> None:
 
 def test_the_generator_is_jax_random() -> None:
     jax = pytest.importorskip("jax")
+    pytest.importorskip("jax.extend.random")
     key = jax.random.key(123456789012)
     words = load("numpy").random_words(keys.key_data("test", 123456789012), shape=(3, 5), offset=0, device=None)
     np.testing.assert_array_equal(words, jax.random.bits(key, (3, 5), "uint32"))
     for dtype in ("float16", "bfloat16", "float32", "float64"):
         found = to_numpy(tl.random_uniform(shape=(3, 5), dtype=dtype, seed=123456789012))
         np.testing.assert_array_equal(found, jax.random.uniform(key, (3, 5), dtype))
-    np.testing.assert_array_equal(tl.split(tl.Key(5), 3).leaf(), jax.random.key_data(jax.random.split(jax.random.key(5), 3)))
+    # Keys of a split have a counter word of their own: JAX's split and fold_in give equal keys.
+    counters = np.array([keys.SPLIT] * 3 + [0, 1, 2], np.uint32)
+    split = jax.extend.random.threefry_2x32(np.array([0, 5], np.uint32), counters).reshape(2, 3).T
+    np.testing.assert_array_equal(tl.split(tl.Key(5), 3).leaf(), split)
     np.testing.assert_array_equal(tl.fold_in(5, 9).leaf(), jax.random.key_data(jax.random.fold_in(jax.random.key(5), 9)))
 
 
@@ -438,7 +446,7 @@ def test_global_generators_are_left_alone() -> None:
 def test_a_draw_without_seed_under_jit_is_an_error() -> None:
     jax = pytest.importorskip("jax")
     for draw in (lambda: tl.random_normal(shape=2, backend="jax").native, lambda: tl.permutation(4, backend="jax").native):
-        with pytest.raises(RuntimeError, match=r"without seed= inside jax.jit .* make a tl.Key an argument"):
+        with pytest.raises(RuntimeError, match=r"inside jax.jit numbers drawn without seed= .* make a tl.Key an argument"):
             jax.jit(draw)()
     assert np.isfinite(jax.grad(lambda x: x * tl.random_normal(backend="jax").native)(1.0))  # eager: computes, and may draw
 
@@ -450,7 +458,7 @@ def test_a_draw_without_seed_under_torch_compile() -> None:
     def draw(x: Any) -> Any:
         return x + tl.random_normal(shape=3, backend="torch").native
 
-    with pytest.raises(Exception, match=r"without seed= inside torch.compile"):
+    with pytest.raises(Exception, match=r"inside torch.compile numbers drawn without seed="):
         compiled("torch", draw)(torch.zeros(3))
 
 
@@ -510,7 +518,7 @@ BAD: list[tuple[type[Exception], str, Callable[[str], Any]]] = [
         "batch_size=3, but probs has shape",
         lambda b: tl.multinomial(2, 2, batch_size=3, probs=[[0.5, 0.5]] * 2, backend=b),
     ),
-    (ValueError, "split: n=0 must be 1 or more", lambda b: tl.split(0, 0)),
+    (ValueError, "split: n=0 is too small; it must be 1 or more", lambda b: tl.split(0, 0)),
     (TypeError, "fold_in: data must be an integer, got 0.5", lambda b: tl.fold_in(0, 0.5)),
     (ValueError, "negative size", lambda b: tl.random_normal(shape=-1, backend=b)),
     (ValueError, "backend='jax', but the arrays are of numpy", lambda b: tl.random_normal(mean=np.zeros(2), backend="jax")),
@@ -551,3 +559,32 @@ def test_bound_namespaces_draw_native_arrays(backend: str) -> None:
     assert isinstance(xp.random_normal(shape=(2,), seed=0), kind)
     assert isinstance(xp.random_normal(mean=make(backend, np.zeros(2)), seed=0), kind)
     assert isinstance(xp.gamma(2.0, shape=(2,), seed=0), kind)
+
+
+def test_the_keys_of_a_split_are_no_folded_keys(backend: str) -> None:
+    for key in (tl.Key(7), tl.Key(make(backend, np.array([3, 9], "uint32")))):
+        words = {tuple(np.asarray(tl.to_numpy(k.leaf())).tolist()) for k in tl.split(key, 70)}
+        folded = {tuple(np.asarray(tl.to_numpy(tl.fold_in(key, i).leaf())).tolist()) for i in range(70)}
+        assert len(words) == len(folded) == 70
+        assert not words & folded
+
+
+FORKED = """
+import os, trellis as tl
+tl.random_uniform(shape=1)
+if {seeded}:
+    tl.seed(3)
+reader, writer = os.pipe()
+if os.fork() == 0:
+    os.write(writer, tl.random_uniform(shape=4)._data.tobytes())
+    os._exit(0)
+os.wait()
+same = os.read(reader, 16) == tl.random_uniform(shape=4)._data.tobytes()
+assert same is {seeded}, same
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
+@pytest.mark.parametrize("seeded", [False, True])
+def test_a_forked_child_draws_other_numbers_unless_seeded(seeded: bool) -> None:
+    subprocess.run([sys.executable, "-c", FORKED.format(seeded=seeded)], check=True)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
+import sys
 import threading
 
 import pytest
@@ -67,3 +69,36 @@ def test_using_restores_after_an_error() -> None:
     with pytest.raises(KeyError), tl.using(BACKENDS[1]):
         raise KeyError
     assert tl.current_backend() == before
+
+
+FIRST_USE = """
+import threading, importlib
+import numpy as np, trellis as tl
+errors = []
+start = threading.Barrier(3)
+
+def attempt(work):
+    start.wait()
+    try:
+        for _ in range(20):
+            work()
+    except Exception as error:
+        errors.append(repr(error))
+
+def on_backend():
+    assert float(tl.sum(tl.ones(3, backend={backend!r}))) == 3.0
+
+def on_numpy():
+    assert tl.add(np.ones(2), 1.0)[0] == 2.0 and float(tl.exp(tl.zeros(1, backend="numpy"))[0]) == 1.0
+
+threads = [threading.Thread(target=attempt, args=(work,)) for work in (on_backend, on_backend, on_numpy)]
+for thread in threads: thread.start()
+for thread in threads: thread.join()
+assert not errors, errors
+"""
+
+
+def test_first_use_from_two_threads_beside_numpy(backend: str) -> None:
+    """The framework is imported by whoever is first; the other waits, and NumPy goes on."""
+    done = subprocess.run([sys.executable, "-c", FIRST_USE.format(backend=backend)], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-2000:]

@@ -18,6 +18,7 @@ from helpers import to_numpy
 from training_models import CASES, data
 
 import trellis as tl
+from trellis.nn.saving import parts_left_by
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -283,3 +284,13 @@ def test_a_training_survives_kills(tmp_path: Path) -> None:
     assert kills >= 3
     assert len(expected[0]) == 48
     assert found == expected
+
+
+def test_resume_deletes_only_files_of_ours(tmp_path: Any) -> None:
+    path = tmp_path / "run"
+    ours, foreign = tmp_path / f".run.{'0a' * 8}.part", tmp_path / ".run.download.part"
+    for file in (ours, foreign):
+        file.write_text("unfinished")
+    assert parts_left_by(path) == [str(ours)]
+    assert parts_left_by("run") == []
+    assert parts_left_by(tmp_path / "nowhere" / "run") == []

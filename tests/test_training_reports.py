@@ -10,6 +10,7 @@ import re
 import struct
 import zlib
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from xml.etree import ElementTree
 
@@ -19,6 +20,7 @@ import pytest
 import trellis as tl
 from trellis.training import progress as progress_module
 from trellis.training.progress import Progress
+from trellis.training.steps import Means
 
 X = np.random.default_rng(0).normal(size=(40, 3)).astype(np.float32)
 Y = np.argmax(X, axis=1)
@@ -76,6 +78,11 @@ def test_a_narrow_terminal_without_unicode(monkeypatch: pytest.MonkeyPatch) -> N
     assert stream.getvalue().isascii()
 
 
+def at_step(step: int, loss: float) -> Any:
+    """What `Progress` reads of a run in its first epoch."""
+    return SimpleNamespace(epoch=0, position=step, step=step, means=Means(1, {"loss": loss}))
+
+
 def test_the_time_left(monkeypatch: pytest.MonkeyPatch) -> None:
     """The first step, which compiles, does not count; a longer line is wiped out; an error leaves the line."""
     now = [0.0]
@@ -84,7 +91,7 @@ def test_the_time_left(monkeypatch: pytest.MonkeyPatch) -> None:
     shown = Progress(stream, epochs=2, steps=10)
     for step, at in ((1, 50.0), (2, 53.0), (3, 56.0)):
         now[0] = at
-        shown.step(1, step, step, {"loss": 10.0 / step**9})
+        shown.on_step(at_step(step, 10.0 / step**9))
     first, second, third = stream.getvalue().split("\r")[1:]
     assert "left" not in first
     assert "0:54 left" in second
@@ -97,7 +104,7 @@ def test_the_time_left(monkeypatch: pytest.MonkeyPatch) -> None:
     shown = Progress(lines, epochs=1, steps=0)  # lines, and a number of steps that is not known
     for step in range(1, 4):
         now[0] += 20.0
-        shown.step(1, step, step, {"loss": 1.0})
+        shown.on_step(at_step(step, 1.0))
     assert lines.getvalue() == "epoch 1/1  2 steps  loss 1.0000\n"
 
 

@@ -6,82 +6,71 @@ from math import e, inf, nan, pi
 from typing import TYPE_CHECKING as _TYPE_CHECKING, Any as _Any
 
 # The package first: imported later, it would take the name of the function `backends`.
-from trellis import backends as _backends, dispatch as _dispatch
-from trellis.array import Array
-from trellis.container import Container
-from trellis.control import *
-from trellis.dispatch import current_backend, set_backend, using
-from trellis.dtypes import (
-    DType,
-    bfloat16,
-    bool,
-    complex64,
-    complex128,
-    float16,
-    float32,
-    float64,
-    int8,
-    int16,
-    int32,
-    int64,
-    uint8,
-    uint16,
-    uint32,
-    uint64,
-)  # fmt: skip
-from trellis.inspection import __array_namespace_info__
-from trellis.namespaces import API_VERSION as __array_api_version__, namespace
-from trellis.ops import fft, linalg
-from trellis.ops.activations import *
-from trellis.ops.attention import *
-from trellis.ops.comparison import *
-from trellis.ops.conversion import *
-from trellis.ops.convolution import *
-from trellis.ops.creation import *
-from trellis.ops.data_types import *
-from trellis.ops.distributions import *
-from trellis.ops.elementwise import *
-from trellis.ops.images import *
-from trellis.ops.indexing import *
-from trellis.ops.linalg import diagonal, matmul, matrix_transpose, outer, tensordot, trace, vecdot
-from trellis.ops.losses import *
-from trellis.ops.manipulation import *
-from trellis.ops.normalization import *
-from trellis.ops.pooling import *
-from trellis.ops.products import *
-from trellis.ops.random import *
-from trellis.ops.recurrent import *
-from trellis.ops.reduction import *
-from trellis.ops.searching import *
-from trellis.ops.special import *
-from trellis.ops.updates import *
+from trellis import backends as _backends
+from trellis.core import dispatch as _dispatch, dtypes, tree
+from trellis.core.array import API_VERSIONS, Array
+from trellis.core.container import Container
+from trellis.core.dispatch import current_backend, set_backend, using
+from trellis.core.dtypes import *
+from trellis.namespaces import __array_namespace_info__, namespace
+from trellis.ops import *
+from trellis.random import *
 from trellis.transforms import *
 
 if _TYPE_CHECKING:
     from trellis import convert
     from trellis.nn import *
     from trellis.optim import *
-    from trellis.schedules import *
     from trellis.training import *
 
 __version__ = "0.1.0"
+__array_api_version__ = API_VERSIONS[-1]
 newaxis = None
-API_VERSIONS = ("2021.12", "2022.12", "2023.12", "2024.12", "2025.12")
+
+
+# The public names of the rooms that load when one of their names is used first: arrays alone do not need them.
+_LATER: dict[str, tuple[str, ...]] = {
+    "nn": (
+        "AdaptiveAvgPool1D", "AdaptiveAvgPool2D", "AdaptiveAvgPool3D", "AdaptiveMaxPool1D", "AdaptiveMaxPool2D",
+        "AdaptiveMaxPool3D", "AvgPool1D", "AvgPool2D", "AvgPool3D", "BatchNorm1D", "BatchNorm2D", "BatchNorm3D", "Bilinear",
+        "CELU", "Constant", "Conv1D", "Conv1DTranspose", "Conv2D", "Conv2DTranspose", "Conv3D", "Conv3DTranspose",
+        "DepthwiseConv1D", "DepthwiseConv2D", "Dropout", "ELU", "Embedding", "Flatten", "GELU", "GLU", "GRU", "GRUCell",
+        "GlobalAvgPool", "GlobalMaxPool", "GlorotNormal", "GlorotUniform", "GroupNorm", "GumbelSoftmax", "Hardsigmoid",
+        "Hardswish", "Hardtanh", "HeNormal", "HeUniform", "Identity", "IdentityMatrix", "Initializer", "InstanceNorm", "LSTM",
+        "LSTMCell", "Lambda", "LayerNorm", "LeakyReLU", "LecunNormal", "LecunUniform", "Linear", "LogSigmoid", "LogSoftmax",
+        "MaxPool1D", "MaxPool2D", "MaxPool3D", "Mish", "Module", "ModuleDict", "ModuleList", "MultiHeadAttention", "Normal",
+        "Ones", "Orthogonal", "PReLU", "RMSNorm", "RNN", "RNNCell", "ReLU", "ReLU6", "Residual", "SELU", "SeparableConv1D",
+        "SeparableConv2D", "Sequential", "SiLU", "Sigmoid", "Siren", "Softmax", "Softplus", "Softsign", "SwiGLU", "Tanh",
+        "TransformerDecoder", "TransformerDecoderLayer", "TransformerEncoder", "TransformerEncoderLayer", "TruncatedNormal",
+        "Uniform", "VarianceScaling", "Zeros", "functional_call", "initializers", "load", "save", "summary",
+    ),
+    "optim": (
+        "Adadelta", "Adafactor", "Adagrad", "Adam", "AdamW", "Adamax", "EMA", "LAMB", "LARS", "Lion", "NAdam", "Optimizer",
+        "RAdam", "RMSprop", "SGD", "accumulate", "adam_step", "adam_update", "clip_by_global_norm", "clip_by_value",
+        "constant_schedule", "cosine_schedule", "exponential_schedule", "global_norm", "gradient_descent_update", "lamb_update",
+        "lars_update", "linear_schedule", "one_cycle_schedule", "optimizer_update", "piecewise_schedule", "polynomial_schedule",
+        "sequential_schedule", "step_schedule", "warmup_schedule",
+    ),
+    "training": (
+        "Batches", "Callback", "Checkpoint", "EarlyStopping", "History", "NonFiniteLoss", "Trainer", "plot_curves",
+    ),
+    "convert": (),
+}  # fmt: skip
+_ROOM_OF = {name: room for room, names in _LATER.items() for name in names}
 
 
 def __getattr__(name: str) -> _Any:
-    """Modules, optimizers, schedules and training, imported when the first is asked for: arrays alone do not need them."""
-    if name.startswith("__"):
+    room = name if name in _LATER else _ROOM_OF.get(name)
+    if room is None:
         raise AttributeError(f"module 'trellis' has no attribute {name!r}")
-    if name == "convert":
-        return _import_module("trellis.convert")
-    for module in ("trellis.optim", "trellis.schedules", "trellis.nn", "trellis.training"):
-        part = _import_module(module)
-        globals().update({public: getattr(part, public) for public in part.__all__})
-        if name in globals():
-            return globals()[name]
-    raise AttributeError(f"module 'trellis' has no attribute {name!r}")
+    module = _import_module(f"trellis.{room}")
+    globals().update({public: getattr(module, public) for public in _LATER[room]})
+    return globals()[name]
 
 
-if "torch" in _sys.modules:  # torch.compile cannot import while it traces, so what is there already is made ready
+def __dir__() -> list[str]:
+    return [*globals(), *_LATER, *_ROOM_OF]
+
+
+if "torch" in _sys.modules:  # torch.compile cannot import while it traces, so the backend is loaded beforehand
     _dispatch.load("torch")

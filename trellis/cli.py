@@ -1,12 +1,13 @@
-"""The command line: `trellis info`, `trellis matrix`. A command is one function and one row in `_COMMANDS`."""
+"""The command line: `trellis info` and `trellis matrix`."""
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import trellis as tl
-from trellis.dispatch import BACKENDS
+from trellis.core.dispatch import BACKENDS
+from trellis.matrix.commands import configure
 
 
 def info(arguments: argparse.Namespace) -> int:
@@ -30,26 +31,13 @@ def align(rows: Sequence[Sequence[str]]) -> str:
     return "\n".join("  ".join(entry.ljust(width) for entry, width in zip(row, widths)).rstrip() for row in rows)
 
 
-def matrix(parser: argparse.ArgumentParser) -> None:
-    """The conformance matrix: run its rows on every backend, and show what came out."""
-    from trellis.matrix.commands import configure
-
-    configure(parser)
-
-
-# A command runs with its arguments; one with commands of its own is given its parser instead.
-_COMMANDS: dict[str, Callable[[argparse.Namespace], int]] = {"info": info}
-_GROUPS: dict[str, Callable[[argparse.ArgumentParser], None]] = {"matrix": matrix}
-
-
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command; returns the exit status. Without a command, or with one that is unknown: usage, and status 2."""
     parser = argparse.ArgumentParser(prog="trellis", description="One array API over NumPy, JAX, PyTorch and TensorFlow.")
     parser.add_argument("--version", action="version", version=f"trellis {tl.__version__}")
     commands = parser.add_subparsers(metavar="command", required=True)
-    for name, run in _COMMANDS.items():
-        commands.add_parser(name, help=run.__doc__, description=run.__doc__).set_defaults(run=run)
-    for name, fill in _GROUPS.items():
-        fill(commands.add_parser(name, help=fill.__doc__, description=fill.__doc__))
+    commands.add_parser("info", help=info.__doc__, description=info.__doc__).set_defaults(run=info)
+    about = "The conformance matrix: run its rows on every backend, and show what came out."
+    configure(commands.add_parser("matrix", help=about, description=about))
     chosen = parser.parse_args(arguments)
     return chosen.run(chosen)

@@ -9,22 +9,67 @@ import math
 from types import ModuleType
 from typing import Any
 
-from trellis import domains, dtypes
-from trellis.array import Array
-from trellis.dispatch import BACKENDS, interpreters, load
-from trellis.inspection import NamespaceInfo
-from trellis.ops import comparison, elementwise, fft, linalg, special
+from trellis import ops, random, transforms
+from trellis.core import dtypes
+from trellis.core.array import API_VERSIONS, Array
+from trellis.core.dispatch import BACKENDS, interpreters, load, target
+from trellis.core.table import ELEMENTWISE
+from trellis.ops import fft, linalg
 
-API_VERSION = "2025.12"
-_NAMES = """activations attention comparison conversion convolution creation data_types distributions elementwise images indexing
-    losses manipulation normalization pooling products random recurrent reduction searching special"""
-_MAIN = [importlib.import_module(f"trellis.ops.{name}") for name in _NAMES.split()]
-_MAIN_LINALG = ("matmul", "matrix_transpose", "outer", "tensordot", "trace", "vecdot", "diagonal")
-_PLAIN = {op for op in domains.DOMAIN if op in (*elementwise.__all__, *comparison.__all__, *special.__all__)} - {
-    "clip",
-    "isclose",
-    "nan_to_num",
-}
+# TensorFlow's transposes, slices and broadcasts stop at 8 dimensions; NumPy and torch at 64.
+_MAX_DIMENSIONS = {"numpy": 64, "torch": 64, "tensorflow": 8}
+
+
+class NamespaceInfo:
+    """Capabilities, devices and dtypes of the default backend, or of the one a namespace is bound to."""
+
+    def __init__(self, backend: str | None = None) -> None:
+        self._backend = backend
+
+    def capabilities(self) -> dict[str, Any]:
+        return {
+            "boolean indexing": True,
+            "data-dependent shapes": True,
+            "max dimensions": _MAX_DIMENSIONS.get(target(self._backend).name),
+        }
+
+    def default_device(self) -> str:
+        return target(self._backend).default_device()
+
+    def devices(self) -> tuple[str, ...]:
+        return tuple(target(self._backend).devices())
+
+    def default_dtypes(self, *, device: Any = None) -> dict[str, Any]:
+        integer = target(self._backend).default_int()
+        found = {"real floating": dtypes.float32, "complex floating": dtypes.complex64, "integral": integer, "indexing": integer}
+        return {kind: self._native(dtype) for kind, dtype in found.items()}
+
+    def dtypes(self, *, device: Any = None, kind: str | tuple[str, ...] | None = None) -> dict[str, Any]:
+        kinds = (kind,) if isinstance(kind, str) else tuple(dtypes.KINDS) if kind is None else kind
+        for k in kinds:
+            if k not in dtypes.KINDS:
+                raise ValueError(f"dtypes: kind={k!r} is unknown; use one of {', '.join(map(repr, dtypes.KINDS))}")
+        chosen = "".join(dtypes.KINDS[k] for k in kinds)
+        return {d.name: self._native(d) for d in self._available() if d.kind in chosen}
+
+    def _available(self) -> list[dtypes.DType]:
+        """The standard's dtypes; JAX without x64 has none of 64 bits."""
+        narrow = target(self._backend).default_int() is dtypes.int32
+        extra = ("float16", "bfloat16")  # not in the standard's list, though every backend has them
+        return [d for d in dtypes.DTYPES.values() if d.name not in extra and not (narrow and dtypes.real_of(d).bits == 64)]
+
+    def _native(self, dtype: dtypes.DType) -> Any:
+        return dtype if self._backend is None else target(self._backend).native_dtype(dtype)
+
+
+def __array_namespace_info__() -> NamespaceInfo:
+    """Capabilities, devices and dtypes of the default backend.
+
+    >>> import trellis as tl
+    >>> tl.__array_namespace_info__().default_dtypes()["real floating"]
+    trellis.float32
+    """
+    return NamespaceInfo()
 
 
 def namespace(backend_or_array: Any, /) -> Any:
@@ -47,12 +92,12 @@ def _bound(name: str) -> ModuleType:
     if name not in BACKENDS:
         raise TypeError(f"namespace: {name} is not a framework; use one of {', '.join(map(repr, BACKENDS))}, or an array of one")
     made: Any = ModuleType(f"trellis.{name}", f"The Trellis API on {name} and its native arrays.")
-    sources: dict[str, ModuleType] = {op: module for module in _MAIN for op in module.__all__}
-    sources.update(dict.fromkeys(_MAIN_LINALG, linalg))
-    _fill(made, name, sources)
+    optim = importlib.import_module("trellis.optim")  # it loads with the first namespace, not with `import trellis`
+    for package in (ops, random, transforms, optim):
+        _fill(made, name, package)
     for extension in (linalg, fft):
         part = ModuleType(f"trellis.{name}.{extension.__name__.rsplit('.', 1)[1]}", extension.__doc__)
-        _fill(part, name, dict.fromkeys(extension.__all__, extension))
+        _fill(part, name, extension)
         setattr(made, part.__name__.rsplit(".", 1)[1], part)
     for dtype in dtypes.DTYPES.values():
         try:
@@ -60,16 +105,17 @@ def _bound(name: str) -> ModuleType:
         except ValueError:
             continue  # JAX without x64: the namespace has no 64-bit dtypes
     made.e, made.inf, made.nan, made.newaxis, made.pi = math.e, math.inf, math.nan, None, math.pi
-    made.__array_api_version__ = API_VERSION
+    made.__array_api_version__ = API_VERSIONS[-1]
     made.__array_namespace_info__ = functools.partial(NamespaceInfo, name)
     return made
 
 
-def _fill(made: ModuleType, name: str, sources: dict[str, ModuleType]) -> None:
-    for op, module in sources.items():
-        public = getattr(module, op)
-        if op in _PLAIN:  # the backend's function has the public signature: nothing stands between
-            setattr(made, op, getattr(load(name), op))
+def _fill(made: ModuleType, name: str, source: ModuleType) -> None:
+    """Set the public names of `source`. An elementwise op is the backend's own function, so nothing stands between."""
+    for op in source.__all__:
+        public = getattr(source, op)
+        if op in ELEMENTWISE:
+            setattr(made, op, getattr(load(name), op, public))
         elif inspect.isfunction(public) and "backend" in inspect.signature(public).parameters:
             setattr(made, op, _native_creation(public, name))
         else:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from typing import Any
 
 import numpy as np
 import pytest
-from helpers import check, make
+from helpers import bfloat16, check, compiled, make
 
 import trellis as tl
 
@@ -59,7 +60,43 @@ def _native_gradient(backend: str, x: np.ndarray[Any, Any]) -> np.ndarray[Any, A
     return None
 
 
+# A function of two arrays, its value and its gradient by the first in NumPy, both by hand.
+def _cubic(x: Any, w: Any) -> Any:
+    return tl.sum(tl.multiply(x * x * x, w))  # the operators of native TensorFlow tensors do not promote
+
+
+def _cubic_slope(x: Any, w: Any) -> Any:
+    return 3 * x * x * w
+
+
+def _gradient_forms(backend: str, gradient: Any) -> None:
+    """`gradient(function, x, w)` by x: native arrays and Arrays, Containers, mixed dtypes, halves, compiled; integers raise."""
+    x, w = X, W[0]
+    native = make(backend, x), make(backend, w)
+    for given in (native, tuple(map(tl.asarray, native))):
+        found = gradient(_cubic, *given)
+        assert isinstance(found, tl.Array) == isinstance(given[0], tl.Array)
+        check(found, _cubic_slope(x, w))
+    nest = tl.Container(a=native[0], b=tl.Container(c=tl.asarray(native[1])))
+    found = gradient(lambda nest, w: _cubic(nest.a, w) + tl.sum(nest.b.c * 2.0)._data, nest, native[1])
+    assert isinstance(found, tl.Container)
+    check(found.a, _cubic_slope(x, w))
+    check(found["b/c"], np.full(4, 2.0))
+    check(compiled(backend, lambda x, w: gradient(_cubic, x, w))(*native), _cubic_slope(x, w))
+    for dtype, tolerance in ((np.dtype("float16"), 4e-3), (bfloat16, 3e-2), (np.dtype("float32"), 1e-6)):
+        rounded = x.astype(dtype)
+        for other in (w.astype(dtype), w):  # a gradient has the dtype of its array, whatever it met
+            found = gradient(_cubic, make(backend, rounded), make(backend, other))
+            wide = _cubic_slope(rounded.astype(np.float64), other.astype(np.float64))
+            check(tl.astype(found, tl.float64), wide, tolerance=tolerance)
+            assert tl.asarray(found).dtype.name == dtype.name
+    check(gradient(_cubic, native[0], make(backend, np.arange(4))), _cubic_slope(x, np.arange(4)))
+    with pytest.raises(TypeError, match="int64"):
+        gradient(_cubic, make(backend, np.arange(4)), native[1])
+
+
 def test_grad(backend: str) -> None:
+    _gradient_forms(backend, lambda function, x, w: tl.grad(function)(x, w))
     x, w = make(backend, X), make(backend, W)
     expected = _difference_quotient(lambda v: _model_numpy(v, W), X)
     check(tl.grad(_model)(x, w), expected, tolerance=1e-8)
@@ -69,7 +106,11 @@ def test_grad(backend: str) -> None:
     assert not isinstance(by_both[1], tl.Array)
     check(by_both[0], expected, tolerance=1e-8)
     own = _native_gradient(backend, X)
-    check(tl.grad(lambda v: tl.sum(tl.sin(v) * v))(x), np.cos(X) * X + np.sin(X) if own is None else own)
+    check(
+        tl.grad(lambda v: tl.sum(tl.sin(v) * v))(x),
+        _difference_quotient(lambda v: np.sum(np.sin(v) * v), X) if own is None else own,
+        tolerance=1e-8,
+    )
     # orders: the third derivative of x**4 is 24 x; a closure over the outer variable is not confused with the inner one
     cube = tl.grad(tl.grad(tl.grad(lambda v: v**4)))
     check(cube(make(backend, np.array(1.5))), np.array(36.0))
@@ -79,6 +120,7 @@ def test_grad(backend: str) -> None:
 
 
 def test_value_and_grad(backend: str) -> None:
+    _gradient_forms(backend, lambda function, x, w: tl.value_and_grad(function)(x, w)[1])
     nest = {"w": [make(backend, W), tl.asarray(make(backend, W[0]))], "x": make(backend, X)}
 
     def loss(p: Any) -> Any:
@@ -104,6 +146,7 @@ def test_value_and_grad(backend: str) -> None:
 
 
 def test_execute_with_gradients(backend: str) -> None:
+    _gradient_forms(backend, lambda function, x, w: tl.execute_with_gradients(lambda x: function(x, w), x)[1])
     x = tl.asarray(make(backend, X))
     value, grads = tl.execute_with_gradients(lambda v: tl.mean(v**2), x)
     check(value, np.asarray(np.mean(X**2)))
@@ -140,6 +183,7 @@ def test_execute_with_gradients(backend: str) -> None:
 
 
 def test_jac(backend: str) -> None:
+    _gradient_forms(backend, lambda function, x, w: tl.jac(function)(x, w))
     x = make(backend, X)
     # more outputs than inputs (forward), and fewer (backward)
     check(tl.jac(lambda v: tl.outer(v, v))(x), _jacobian_numpy(lambda v: np.outer(v, v), X), tolerance=1e-8)
@@ -154,10 +198,11 @@ def test_jac(backend: str) -> None:
     again = tl.jac(tl.jac(tl.jac(lambda v: v**3)))(make(backend, np.array([2.0])))
     check(again, np.array([[[[6.0]]]]))
     value, change = tl.jvp(lambda v: tl.exp(v), (x,), (make(backend, np.ones(4)),))
-    check(value, np.exp(X))
-    check(change, np.exp(X))
+    check(value, [math.exp(one) for one in X])
+    slope = _jacobian_numpy(np.exp, X)
+    check(change, slope.sum(1), tolerance=1e-8)
     _, pullback = tl.vjp(lambda v: tl.exp(v), x)
-    check(pullback(make(backend, np.arange(4.0)))[0], np.arange(4.0) * np.exp(X))
+    check(pullback(make(backend, np.arange(4.0)))[0], np.arange(4.0) @ slope, tolerance=1e-8)
 
 
 def _jacobian_numpy(function: Any, x: Any) -> Any:
@@ -178,8 +223,19 @@ def test_stop_gradient(backend: str) -> None:
     check(tl.grad(lambda v: tl.sum(v * tl.stop_gradient(v)))(x), X)
     check(tl.grad(lambda v: tl.sum(tl.stop_gradient(v)))(x), np.zeros(4))
     check(tl.grad(lambda v: tl.sum(tl.grad(lambda u: tl.sum(u**2 * tl.stop_gradient(u)))(v)))(x), 2 * X)
-    stopped = tl.stop_gradient(tl.Container(a=x))
+    stopped = tl.stop_gradient(tl.Container(a=x, b=tl.Container(c=tl.asarray(x))))
     assert isinstance(stopped, tl.Container)
+    check(stopped["b/c"], X)
+    found = tl.grad(lambda c: tl.sum(c.a * tl.stop_gradient(c).a))(tl.Container(a=x))
+    check(found.a, X)
+    check(compiled(backend, tl.grad(lambda v: tl.sum(v * tl.stop_gradient(v))))(x), X)
+    for dtype in ("float16", "float32", bfloat16):
+        given = make(backend, X.astype(dtype))
+        check(tl.grad(lambda v: tl.sum(v * tl.stop_gradient(v)))(given), X.astype(dtype))
+        wrapped = tl.grad(lambda v: tl.sum(v * tl.stop_gradient(v)))(tl.asarray(given))
+        assert type(wrapped) is tl.Array
+        check(wrapped, X.astype(dtype))
+    check(tl.stop_gradient(make(backend, np.arange(3))), np.arange(3))
     if backend == "torch":
         import torch
 
@@ -196,10 +252,43 @@ def test_stop_gradient(backend: str) -> None:
         assert not isinstance(tl.stop_gradient(variable, preserve_type=False), tf.Variable)
 
 
+def _parameter_gradients(backend: str) -> tuple[Any, Any]:
+    """By the parameters of a Module and by its input, the gradients of sum((W x + b)^2)."""
+    net = tl.Linear(
+        4, 2, dtype="float64", backend=backend, v={"w": tl.asarray(make(backend, W)), "b": make(backend, W[:, 0].copy())}
+    )
+
+    def loss(v: Any, x: Any) -> Any:
+        return tl.sum(net(x, v=v) ** 2)
+
+    return tl.grad(loss, argnums=(0, 1))(net.v, make(backend, X))
+
+
+def _parameters_enter(backend: str, enter: bool) -> None:
+    """With gradients off, the parameters of a Module are constants, and the gradient by its input stays as it was."""
+    by_v, by_x = _parameter_gradients(backend)
+    upstream = 2 * (W @ X + W[:, 0])
+    check(by_v["w"], np.outer(upstream, X) if enter else np.zeros_like(W))
+    check(by_v["b"], upstream if enter else np.zeros(2))
+    check(by_x, W.T @ upstream)
+
+
 def test_with_grads(default_backend: str) -> None:
+    """What it says, and that it is so: each answer beside the gradients of a Module."""
     assert tl.with_grads() is True
+    _parameters_enter(default_backend, True)
     assert tl.with_grads(with_grads=False) is False
     assert tl.with_grads(with_grads=True) is True
+    _parameters_enter(default_backend, True)  # it asks, and sets nothing
+    tl.set_with_grads(False)
+    try:
+        assert tl.with_grads() is False
+        assert tl.with_grads(with_grads=True) is True
+        _parameters_enter(default_backend, False)
+    finally:
+        tl.unset_with_grads()
+    assert tl.with_grads() is True
+    _parameters_enter(default_backend, True)
     with pytest.raises(TypeError, match="with_grads"):
         tl.with_grads(with_grads="no")  # type: ignore[arg-type]
 
@@ -210,15 +299,19 @@ def test_set_with_grads(default_backend: str) -> None:
     try:
         assert tl.with_grads() is False
         assert tl.with_grads(with_grads=True) is True
+        _parameters_enter(default_backend, False)
         tl.set_with_grads(True)
         assert tl.with_grads() is True
+        _parameters_enter(default_backend, True)
         tl.unset_with_grads()
         assert tl.with_grads() is False
-        seen: list[bool] = []
-        thread = threading.Thread(target=lambda: seen.append(tl.with_grads()))
+        _parameters_enter(default_backend, False)
+        seen: list[Any] = []
+        thread = threading.Thread(target=lambda: seen.extend((tl.with_grads(), _parameter_gradients(default_backend)[0])))
         thread.start()
         thread.join()
-        assert seen == [True]
+        assert seen[0] is True
+        check(seen[1]["b"], 2 * (W @ X + W[:, 0]))
     finally:
         tl.unset_with_grads()
     assert tl.with_grads() is True
@@ -228,7 +321,8 @@ def test_unset_with_grads(default_backend: str) -> None:
     for flag in (True, False, True):
         tl.set_with_grads(flag)
     found = []
-    for _ in range(4):
+    for expected in (True, False, True, True):
         found.append(tl.with_grads())
+        _parameters_enter(default_backend, expected)
         tl.unset_with_grads()
     assert found == [True, False, True, True]

@@ -10,6 +10,7 @@ import torch
 import torch.nn.functional as F
 from against_torch import agree
 from helpers import check, compiled, make, to_numpy
+from row_forms import every_form, exact
 
 import trellis as tl
 
@@ -37,6 +38,8 @@ def test_linear(backend: str) -> None:
     agree(backend, lambda x, w, b: tl.linear(x, w, bias=b), each, x[:, 0], weight, bias)
     agree(backend, lambda x, w, b: tl.linear(x, w, bias=b), each, x[:, 0, 0], weight, bias)
     agree(backend, lambda x, w, b: tl.linear(x, w, bias=b), each, x, weight, bias, compile=True)
+    arrays = _normal(4, 5), _normal(3, 5), _normal(3)
+    every_form(backend, lambda x, w, b: tl.linear(x, w, bias=b), lambda x, w, b: np.einsum("ni,oi->no", x, w) + b, *arrays)
 
 
 def test_dropout(backend: str) -> None:
@@ -68,6 +71,33 @@ def test_dropout(backend: str) -> None:
     np.testing.assert_array_equal(to_numpy(tl.dropout(x, 1.0, seed=0)), 0 * given)
     gradient = tl.grad(lambda x: tl.sum(tl.dropout(x, 0.5, seed=7) * 3))(x)
     check(gradient, np.where(same != 0, 6.0, 0.0))
+    _dropout_forms(backend)
+
+
+def _dropout_forms(backend: str) -> None:
+    """By its law: an element is 0, or twice what it was; so in Arrays, Containers, halves and integers, and compiled."""
+    x = np.arange(1, 401).reshape(20, 20) % 7 + 1
+
+    def lawful(found: Any, given: Any, dtype: Any) -> Any:
+        assert tl.asarray(found).dtype is dtype
+        kept = to_numpy(found).astype(np.float64) != 0
+        assert 0.35 < kept.mean() < 0.65
+        np.testing.assert_allclose(to_numpy(found).astype(np.float64), np.where(kept, 2.0 * given, 0.0), rtol=1e-6)
+        return kept
+
+    for dtype in (tl.float16, tl.bfloat16, tl.float32, tl.float64):
+        given = tl.astype(make(backend, x), dtype)
+        for operand in (given, tl.asarray(given)):
+            found = tl.dropout(operand, 0.5, seed=3)
+            assert isinstance(found, tl.Array) == isinstance(operand, tl.Array)
+            kept = lawful(found, x, dtype)
+        np.testing.assert_array_equal(kept, lawful(compiled(backend, lambda x: tl.dropout(x, 0.5, seed=3))(given), x, dtype))
+    lawful(tl.dropout(make(backend, x), 0.5, seed=3), x, tl.float32)
+    wide = make(backend, x.astype(np.float64))
+    nest = tl.dropout(tl.Container(a=wide, b=tl.Container(c=wide)), 0.5, seed=3)
+    assert isinstance(nest, tl.Container)
+    masks = [lawful(nest[path], x, tl.float64) for path in ("a", "b/c")]
+    assert (masks[0] != masks[1]).any()  # each leaf draws its own
 
 
 # Masks of every pattern, for queries of length 5 and keys of length 6: bool, numbers, and shapes that broadcast.
@@ -116,6 +146,14 @@ def test_scaled_dot_product_attention(backend: str) -> None:
     assert np.isfinite(result).all()
     x = [_normal(2, 4, 37, 16, dtype=np.float32) for _ in range(3)]
     agree(backend, lambda *a: attend(*a, is_causal=True), lambda *a: F.scaled_dot_product_attention(*a, is_causal=True), *x)
+    every_form(backend, lambda *a: attend(*a, is_causal=True), _attention_by_numpy, *(exact(_normal(2, 3, 4)) for _ in range(3)))
+
+
+def _attention_by_numpy(query: Any, key: Any, value: Any) -> Any:
+    scores = np.einsum("bqd,bkd->bqk", query, key) / math.sqrt(query.shape[-1])
+    scores = np.where(np.tril(np.ones(scores.shape[-2:], bool)), scores, -np.inf)
+    weights = np.exp(scores - scores.max(-1, keepdims=True))
+    return np.einsum("bqk,bkd->bqd", weights / weights.sum(-1, keepdims=True), value)
 
 
 def _dropped_attention(backend: str) -> tuple[Any, Any]:
@@ -146,6 +184,23 @@ def test_multi_head_attention(backend: str) -> None:
     _compare(backend, theirs, (x, None, None), np.tril(np.ones((5, 5), bool)), None, True)
     _compare(backend, theirs, (x, None, None), np.tril(np.ones((5, 5), bool)), None, True, causal=True)
     _compare(backend, theirs, (x, None, None), None, None, True, compile=True)
+
+    def two_heads(x: Any, i: Any, o: Any, b: Any) -> Any:
+        return tl.multi_head_attention(x, num_heads=2, in_proj_weights=i, out_proj_weights=o, in_proj_bias=b)
+
+    every_form(
+        backend, two_heads, _two_heads_by_numpy, _normal(2, 3, 4), _normal(12, 4), _normal(5, 4), _normal(12),
+    )  # fmt: skip
+
+
+def _two_heads_by_numpy(x: Any, in_weights: Any, out_weights: Any, bias: Any) -> Any:
+    q, k, v = np.split(np.einsum("bli,oi->blo", x, in_weights) + bias, 3, -1)
+    heads = []
+    for part in (slice(0, 2), slice(2, 4)):
+        scores = np.einsum("bqd,bkd->bqk", q[..., part], k[..., part]) / math.sqrt(2)
+        weights = np.exp(scores - scores.max(-1, keepdims=True))
+        heads.append(np.einsum("bqk,bkd->bqd", weights / weights.sum(-1, keepdims=True), v[..., part]))
+    return np.einsum("bli,oi->blo", np.concatenate(heads, -1), out_weights)
 
 
 def _some(*shape: int) -> Any:

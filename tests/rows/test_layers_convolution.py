@@ -6,8 +6,10 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import torch
 from against_torch import agree
 from convolution_reference import forward, transposed
+from row_forms import every_form
 
 import trellis as tl
 
@@ -34,6 +36,19 @@ def _is_last(options: dict[str, Any]) -> bool:
 def _check(backend: str, function: Callable[..., Any], cases: list[Case]) -> None:
     for i, case in enumerate(cases):
         _check_one(backend, i, function, *case)
+    dims = len(cases[0][0]) - 2
+    general = {"dims": dims, "feature_group_count": 2} if "dims" in cases[0][4] else {"groups": 2}
+    _forms(
+        backend, lambda x, f, b: function(x, f, 2, "SAME", **general, dilations=(2, 1, 1)[:dims], bias=b),
+        lambda x, f, b: forward(x, f, b, strides=2, padding="SAME", groups=2, dilations=(2, 1, 1)[:dims]),
+        (2, *(5, 4, 3)[:dims], 2), (*(3, 2, 2)[:dims], 1, 4), (4,),
+    )  # fmt: skip
+
+
+def _forms(backend: str, ours: Any, theirs: Any, *shapes: tuple[int, ...]) -> None:
+    """Strides beside unequal dilations, and groups = channels, in every form of operand."""
+    rng = np.random.default_rng(9)
+    every_form(backend, ours, lambda *a: theirs(*map(torch.tensor, a)).detach().numpy(), *(rng.normal(size=s) for s in shapes))
 
 
 def _check_one(backend: str, i: int, function: Any, shape: Any, filters: Any, strides: Any, padding: Any, options: Any) -> None:
@@ -115,6 +130,11 @@ def test_depthwise_conv2d(backend: str) -> None:
     ]
     for i, case in enumerate(cases):
         _check_depthwise(backend, i, *case)
+    _forms(
+        backend, lambda x, f: tl.depthwise_conv2d(x, f, (2, 1), "SAME", dilations=(1, 2)),
+        lambda x, f: forward(x, f.reshape(2, 3, 1, -1), strides=(2, 1), padding="SAME", groups=2, dilations=(1, 2)),
+        (2, 5, 6, 2), (2, 3, 2, 3),
+    )  # fmt: skip
 
 
 def _check_depthwise(
@@ -134,6 +154,14 @@ def _check_depthwise(
 def _check_transposed(backend: str, function: Callable[..., Any], cases: list[Any]) -> None:
     for i, case in enumerate(cases):
         _check_one_transposed(backend, i, function, *case)
+    dims = len(cases[0][0]) - 2
+    general = {"dims": dims, "feature_group_count": 2} if "dims" in cases[0][5] else {"groups": 2}
+    sizes, dilations = (10, 8, 6)[:dims], (2, 1, 1)[:dims]
+    _forms(
+        backend, lambda x, f, b: function(x, f, 2, "SAME", **general, dilations=dilations, bias=b),
+        lambda x, f, b: transposed(x, f, b, strides=2, padding="SAME", sizes=sizes, groups=2, dilations=dilations),
+        (2, *(5, 4, 3)[:dims], 2), (*(3, 2, 2)[:dims], 2, 2), (4,),
+    )  # fmt: skip
 
 
 def _check_one_transposed(

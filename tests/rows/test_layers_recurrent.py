@@ -8,6 +8,7 @@ import numpy as np
 import torch
 from against_torch import agree
 from helpers import make
+from row_forms import every_form
 
 import trellis as tl
 
@@ -68,3 +69,17 @@ def test_lstm_update(backend: str) -> None:
         np.testing.assert_allclose(tl.to_numpy(a).reshape(tl.to_numpy(b).shape), tl.to_numpy(b), rtol=1e-12)
     assert every.shape == (2, 3, 7, 6)
     assert last_c.shape == (2, 3, 6)
+    shapes = (2, 3, 2), (2, 2), (2, 2), (2, 8), (2, 8), (8,)
+    every_form(backend, lambda *a: tl.lstm_update(*a[:5], bias=a[5])[0], _by_numpy, *(_normal(*s) for s in shapes))
+
+
+def _by_numpy(x: Any, h: Any, c: Any, kernel: Any, recurrent: Any, bias: Any) -> Any:
+    """All h, by the equations of the cell."""
+    every = []
+    for t in range(x.shape[1]):
+        i, f, g, o = np.split(x[:, t] @ kernel + h @ recurrent + bias, 4, -1)
+        i, f, o = (1 / (1 + np.exp(-gate)) for gate in (i, f, o))
+        c = f * c + i * np.tanh(g)
+        h = o * np.tanh(c)
+        every.append(h)
+    return np.stack(every, 1)

@@ -424,4 +424,8 @@ def test_module_track_submod_call_order(backend: str) -> None:
     check(order["middle_0"]["middle/blocks/v0_0"], expected["middle/blocks/v0"][0], tolerance=1e-10)
     check(order["head_0"], expected["head"][0], tolerance=1e-10)
     outer(x, track_submod_rets=True, submods_to_track=["middle/inner/linear0", "head"])
-    assert list(outer.submod_call_order) == ["middle/inner/linear0_0", "middle/inner/linear0_1", "head_0"]
+    tracked = outer.submod_call_order  # the layers above those that are tracked stay as inner nodes
+    assert list(tracked) == ["middle_0", "head_0"]
+    assert list(tracked["middle_0"]) == ["middle/inner_0"]
+    assert list(tracked["middle_0"]["middle/inner_0"]) == ["middle/inner/linear0_0", "middle/inner/linear0_1"]
+    assert set(outer.submod_rets) == {"middle/inner/linear0", "head"}

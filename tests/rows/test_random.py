@@ -123,7 +123,7 @@ def test_multinomial(backend: str) -> None:
     ):
         with pytest.raises(ValueError, match=message):
             tl.multinomial(3, 2, backend=backend, **bad)
-    with pytest.raises(ValueError, match="num_samples=4 of population_size=3 is impossible with replace=False"):
+    with pytest.raises(ValueError, match="num_samples=4 is above population_size=3; use replace=True"):
         tl.multinomial(3, 4, replace=False, backend=backend)
 
 

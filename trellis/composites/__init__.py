@@ -1,15 +1,65 @@
 """Ops written once, with other ops, for every backend; a backend that has the native function overrides the one here.
 
 Rules these files obey:
-- Only public ops on the operands, never a framework and never a native operator: what holds for one backend holds for all.
-- No Python decision on a value, so that everything traces; where an eager decision saves work, the traced way stands beside it.
-- A value that must not be used is replaced before it is computed with (two `where`s), so that no gradient becomes NaN.
+- Operands are `tl.Array`s. Their operators are our ops, so a formula means the same on every backend. `on_arrays` wraps the
+  operands and unwraps the results. `recurrent` alone computes with native arrays; it says why.
+- If a file has a function `prepare(op, *arrays)`, its ops get the operands that this function returns.
+- No Python decision depends on a value, so everything traces. If an eager decision saves work, there is a traced branch, too.
+- If an op is undefined for an element, one `where` replaces the element by a harmless value and another one replaces its result:
+  no gradient becomes NaN.
 """
 
 from __future__ import annotations
 
-import importlib
+import functools
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
 
-_NAMES = """elementwise manipulation reduction statistics searching indexing linalg norms matrix_functions fft updates activations
-    losses normalization pooling images resampling attention recurrent"""
-modules = [importlib.import_module(f"trellis.composites.{name}") for name in _NAMES.split()]
+import numpy as np
+
+from trellis.core.array import Array
+from trellis.core.discovery import op_modules
+from trellis.core.dispatch import interpreters
+
+_NATIVE = ("recurrent",)
+# A NumPy scalar that is a Python float or complex is weak like one, unless it stands alone.
+_NUMBERS = frozenset((type(None), bool, int, float, complex, np.float64, np.complex128))
+
+
+def on_arrays(composite: Callable[..., Any], prepare: Callable[..., Any] | None = None) -> Callable[..., Any]:
+    """`composite`, a function of Arrays, as a function of native arrays. Python numbers and None pass as they are."""
+
+    @functools.wraps(composite)
+    def run(*operands: Any, **params: Any) -> Any:
+        arrays = [x if type(x) in _NUMBERS else _wrapped(x, operands) for x in operands]
+        if type(arrays[0]) is not Array and Array not in map(type, arrays):
+            arrays = [x if x is None else Array(x) for x in arrays]
+        if prepare is not None:
+            arrays = prepare(composite.__name__, *arrays)
+        result = composite(*arrays, **params)
+        return result._data if type(result) is Array else _unwrap_members(result)
+
+    return run
+
+
+def _wrapped(x: Any, operands: tuple[Any, ...]) -> Any:
+    """An Array of `x`; a NumPy scalar beside the arrays of another framework is a Python number."""
+    if isinstance(x, np.generic) and any(interpreters[type(other)].name != "numpy" for other in operands if other is not None):
+        return x.item()
+    return Array(x)
+
+
+def _unwrap_members(result: Any) -> Any:
+    members = [x._data if type(x) is Array else x for x in result]
+    return type(result)(*members) if hasattr(result, "_fields") else tuple(members)
+
+
+def _on_natives(module: Any, op: str) -> Callable[..., Any]:
+    """The composite of an op as a function of native arrays."""
+    composite = getattr(module, op)
+    return composite if module.__name__.endswith(_NATIVE) else on_arrays(composite, getattr(module, "prepare", None))
+
+
+modules = op_modules(__name__, __path__)
+composed: Any = SimpleNamespace(**{op: _on_natives(module, op) for module in modules for op in module.__all__})

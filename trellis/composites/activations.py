@@ -1,22 +1,22 @@
 """Activations, with torch's values at the ends and its one-sided derivatives at the kinks.
 
-The side of a kink that an element is on is decided by comparison, and only the chosen side is computed with that element, so that
-no overflow on the other side reaches a gradient.
+A comparison decides the side of a kink that an element is on. Only that side is computed with the element, so that no overflow
+on the other side reaches a gradient.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from functools import wraps
 from typing import Any
 
-from trellis.composites.support import dtype_of, floating, one_floating, rank_of, shape_of
+from trellis import ops as tl
+from trellis.composites.support import floating, single
+from trellis.core.array import Array
+from trellis.core.dtypes import float32
+from trellis.core.typing import Operand
 from trellis.ops.arguments import check_axis
-from trellis.ops.comparison import greater, greater_equal, less_equal
-from trellis.ops.elementwise import abs, add, clip, divide, expm1, multiply, negative, tanh
-from trellis.ops.indexing import getitem
-from trellis.ops.manipulation import reshape
-from trellis.ops.searching import where
-from trellis.ops.special import erf, expit, logaddexp
 
 __all__ = [
     "celu", "elu", "gelu", "glu", "hardsigmoid", "hardswish", "hardtanh", "leaky_relu", "logsigmoid", "mish", "prelu", "relu",
@@ -27,127 +27,126 @@ __all__ = [
 _SELU_ALPHA, _SELU_SCALE = 1.6732632423543772848170429916717, 1.0507009873554804934193349852946
 
 
-def _real(op: str, x: Any) -> Any:
-    return one_floating(op, x, real=True)
+def prepare(op: str, *arrays: Array) -> tuple[Array, ...]:
+    """The operands that the functions below get: real floating-point arrays. `relu` and `relu6` leave integers as they are."""
+    if op in ("relu", "relu6") and arrays[0].dtype.kind in "iu":
+        return arrays
+    return floating(op, *arrays, real=True)
 
 
-def _real_or_integer(op: str, x: Any) -> Any:
-    return x if dtype_of(x).kind in "iu" else _real(op, x)
+def _in_single(formula: Callable[..., Array]) -> Callable[..., Array]:
+    """The formula in float32 for half precision, whose range and digits its parts would leave."""
+
+    @wraps(formula)
+    def run(x: Array, **params: Any) -> Array:
+        dtype = x.dtype
+        return formula(x, **params) if single(dtype) is dtype else tl.astype(formula(tl.astype(x, float32), **params), dtype)
+
+    return run
 
 
-def relu(x: Any) -> Any:
-    x = _real_or_integer("relu", x)
-    return where(less_equal(x, 0), 0, x)  # not maximum(x, 0), which would share the gradient at 0
+def relu(x: Array) -> Array:
+    return tl.where(x <= 0, 0, x)  # not maximum(x, 0), which would share the gradient at 0
 
 
-def relu6(x: Any) -> Any:
-    return _between(_real_or_integer("relu6", x), 0, 6)
+def relu6(x: Array) -> Array:
+    return _between(x, 0, 6)
 
 
-def hardtanh(x: Any, *, min: float, max: float) -> Any:
-    return _between(_real("hardtanh", x), min, max)
+def hardtanh(x: Array, *, min: float, max: float) -> Array:
+    return _between(x, min, max)
 
 
-def _between(x: Any, low: Any, high: Any) -> Any:
-    """clip, with the derivative 0 at both ends."""
-    return where(less_equal(x, low), low, where(greater_equal(x, high), high, x))
+def _between(x: Array, low: Operand, high: Operand) -> Array:
+    """min(max(x, low), high), with the derivative 0 at both ends."""
+    return tl.where(x <= low, low, tl.where(x >= high, high, x))
 
 
-def leaky_relu(x: Any, *, negative_slope: float) -> Any:
-    x = _real("leaky_relu", x)
-    return where(greater(x, 0), x, multiply(x, negative_slope))
+def leaky_relu(x: Array, *, negative_slope: float) -> Array:
+    return tl.where(x > 0, x, x * negative_slope)
 
 
-def prelu(x: Any, weight: Any, *, channel_last: bool) -> Any:
-    x, weight = floating("prelu", x, weight, real=True)
-    if not channel_last and rank_of(weight) == 1 and rank_of(x) > 1:
-        weight = reshape(weight, (-1, *(1,) * (rank_of(x) - 2)))
-    return where(greater(x, 0), x, multiply(x, weight))
+def prelu(x: Array, weight: Array, *, channel_last: bool) -> Array:
+    if not channel_last and weight.ndim == 1 and x.ndim > 1:
+        weight = tl.reshape(weight, (-1, *(1,) * (x.ndim - 2)))
+    return tl.where(x > 0, x, x * weight)
 
 
-def elu(x: Any, *, alpha: float) -> Any:
-    return _exponential_below(_real("elu", x), alpha, 1.0)
+def elu(x: Array, *, alpha: float) -> Array:
+    return _exponential_below(x, alpha, 1.0)
 
 
-def selu(x: Any) -> Any:
-    return multiply(_exponential_below(_real("selu", x), _SELU_ALPHA, 1.0), _SELU_SCALE)
+def selu(x: Array) -> Array:
+    return _exponential_below(x, _SELU_ALPHA, 1.0) * _SELU_SCALE
 
 
-def celu(x: Any, *, alpha: float) -> Any:
-    return _exponential_below(_real("celu", x), alpha, alpha)
+def celu(x: Array, *, alpha: float) -> Array:
+    return _exponential_below(x, alpha, alpha)
 
 
-def _exponential_below(x: Any, height: float, width: float) -> Any:
-    """x above 0, below it height * expm1(x / width)."""
-    above = greater(x, 0)
-    below = where(above, 0.0, x)
-    return where(above, x, multiply(expm1(below if width == 1.0 else divide(below, width)), height))
+def _exponential_below(x: Array, height: float, width: float) -> Array:
+    """x if x > 0, else height * (exp(x / width) - 1)."""
+    above = x > 0
+    below = tl.where(above, 0.0, x)
+    return tl.where(above, x, tl.expm1(below if width == 1.0 else below / width) * height)
 
 
-def gelu(x: Any, *, approximate: str) -> Any:
-    x = _real("gelu", x)
-    if approximate == "none":
-        part = erf(multiply(x, math.sqrt(0.5)))
-    else:  # from 10 on the tangent is 1 to the last digit, and a cube that overflows has no derivative
-        near = clip(x, -10.0, 10.0)
-        cubic = multiply(near, add(multiply(multiply(near, near), 0.044715), 1.0))
-        part = tanh(multiply(cubic, math.sqrt(2 / math.pi)))
-    return multiply(multiply(x, 0.5), add(part, 1.0))
+@_in_single
+def gelu(x: Array, *, approximate: str) -> Array:
+    if approximate == "none":  # 1 + erf would cancel where x is far below zero
+        return x * 0.5 * tl.erfc(x * -math.sqrt(0.5))
+    near = tl.clip(x, -10.0, 10.0)  # above 10 tanh is 1 to the last digit; a cube that overflows would have no derivative
+    cubic = near * (near * near * 0.044715 + 1.0)
+    return x * 0.5 * (tl.tanh(cubic * math.sqrt(2 / math.pi)) + 1.0)
 
 
-def silu(x: Any) -> Any:
-    x = _real("silu", x)
-    return multiply(x, expit(x))
+@_in_single
+def silu(x: Array) -> Array:
+    return x * tl.expit(x)
 
 
-def mish(x: Any) -> Any:
-    x = _real("mish", x)
-    return multiply(x, tanh(logaddexp(x, 0.0)))
+def mish(x: Array) -> Array:
+    return x * tl.tanh(tl.logaddexp(x, 0.0))
 
 
-def softplus(x: Any, *, beta: float, threshold: float) -> Any:
-    x = _real("softplus", x)
-    scaled = x if beta == 1.0 else multiply(x, beta)
-    soft = logaddexp(scaled, 0.0)
-    return where(greater(scaled, threshold), x, soft if beta == 1.0 else divide(soft, beta))
+def softplus(x: Array, *, beta: float, threshold: float) -> Array:
+    scaled = x if beta == 1.0 else x * beta
+    soft = tl.logaddexp(scaled, 0.0)
+    return tl.where(scaled > threshold, x, soft if beta == 1.0 else soft / beta)
 
 
-def softsign(x: Any) -> Any:
-    x = _real("softsign", x)
-    return divide(x, add(abs(x), 1.0))
+def softsign(x: Array) -> Array:
+    return x / (abs(x) + 1.0)
 
 
-def logsigmoid(x: Any) -> Any:
-    return negative(logaddexp(negative(_real("logsigmoid", x)), 0.0))
+def logsigmoid(x: Array) -> Array:
+    return -tl.logaddexp(-x, 0.0)
 
 
-def hardsigmoid(x: Any) -> Any:
-    x = _real("hardsigmoid", x)
-    return where(less_equal(x, -3.0), 0.0, where(greater_equal(x, 3.0), 1.0, add(divide(x, 6.0), 0.5)))
+def hardsigmoid(x: Array) -> Array:
+    return tl.where(x <= -3.0, 0.0, tl.where(x >= 3.0, 1.0, x / 6.0 + 0.5))
 
 
-def hardswish(x: Any) -> Any:
-    x = _real("hardswish", x)
+def hardswish(x: Array) -> Array:
     middle = _between(x, -3.0, 3.0)
-    return where(greater_equal(x, 3.0), x, divide(multiply(middle, add(middle, 3.0)), 6.0))
+    return tl.where(x >= 3.0, x, middle * (middle + 3.0) / 6.0)
 
 
-def glu(x: Any, *, axis: int) -> Any:
+def glu(x: Array, *, axis: int) -> Array:
     first, second = _halves("glu", x, axis)
-    return multiply(first, expit(second))
+    return first * tl.expit(second)
 
 
-def swiglu(x: Any, *, axis: int) -> Any:
+def swiglu(x: Array, *, axis: int) -> Array:
     first, second = _halves("swiglu", x, axis)
-    return multiply(silu(first), second)
+    return silu(first) * second
 
 
-def _halves(op: str, x: Any, axis: int) -> tuple[Any, Any]:
-    x = _real(op, x)
-    position = check_axis(op, axis, rank_of(x))
-    size = shape_of(x)[position]
+def _halves(op: str, x: Array, axis: int) -> tuple[Array, Array]:
+    position = check_axis(op, axis, x.ndim)
+    size = x.shape[position]
     if size is None:
         raise ValueError(f"{op}: the size of axis {axis} is unknown inside this tf.function; give it a static shape")
     middle = size // 2
     before = (slice(None),) * position
-    return getitem(x, (*before, slice(None, middle))), getitem(x, (*before, slice(middle, None)))
+    return x[*before, :middle], x[*before, middle:]

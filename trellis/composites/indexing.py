@@ -1,22 +1,17 @@
-"""Gather and scatter by index tuples, out of indexing with arrays."""
+"""Gather and scatter by index tuples, made of indexing with arrays."""
 
 from __future__ import annotations
 
-from typing import Any
-
-from trellis.composites.support import arange, cast, dtype_of, full, rank_of, shape_of
-from trellis.dtypes import bool as bool_, int32, integer_range
-from trellis.ops.comparison import equal, greater, not_equal
-from trellis.ops.elementwise import multiply
-from trellis.ops.indexing import at, getitem, segment_sum, take
-from trellis.ops.manipulation import broadcast_to, concat, reshape
-from trellis.ops.searching import argsort, where
+from trellis import ops as tl
+from trellis.composites.support import arange, cast, extreme, full
+from trellis.core.array import Array
+from trellis.core.dtypes import bool as bool_, int32
 
 __all__ = ["gather", "scatter"]
 
 
-def gather(x: Any, indices: Any, *, batch_dims: int) -> Any:
-    shape, sizes = shape_of(x), shape_of(indices)
+def gather(x: Array, indices: Array, *, batch_dims: int) -> Array:
+    shape, sizes = x.shape, indices.shape
     width = sizes[-1] if sizes else None
     if width is None or not 0 <= batch_dims < len(sizes) or batch_dims + width > len(shape):
         raise ValueError(f"gather: indices of shape {sizes} with batch_dims={batch_dims} do not fit x of shape {shape}")
@@ -26,59 +21,48 @@ def gather(x: Any, indices: Any, *, batch_dims: int) -> Any:
         )
     lead = len(sizes) - 1
     if width == 0:  # an empty index tuple chooses everything
-        spread = reshape(x, shape[:batch_dims] + (1,) * (lead - batch_dims) + shape[batch_dims:])  # type: ignore[arg-type]
-        return broadcast_to(spread, sizes[:-1] + shape[batch_dims:])  # type: ignore[arg-type]
+        spread = tl.reshape(x, shape[:batch_dims] + (1,) * (lead - batch_dims) + shape[batch_dims:])  # type: ignore[arg-type]
+        return tl.broadcast_to(spread, sizes[:-1] + shape[batch_dims:])  # type: ignore[arg-type]
     batches = [
-        reshape(arange(x, n), tuple(-1 if i == axis else 1 for i in range(lead)))  # type: ignore[arg-type]
+        tl.reshape(arange(x, n), tuple(-1 if i == axis else 1 for i in range(lead)))  # type: ignore[arg-type]
         for axis, n in enumerate(sizes[:batch_dims])
     ]
-    return getitem(x, (*batches, *_columns(indices, width)))
+    return x[*batches, *(indices[..., i] for i in range(width))]
 
 
-def _columns(indices: Any, width: int) -> list[Any]:
-    """The last axis of `indices`, one array for each axis that it indexes."""
-    return [getitem(indices, (..., i)) for i in range(width)]
-
-
-def scatter(indices: Any, updates: Any, *, shape: tuple[int, ...], mode: str) -> Any:
-    dtype = dtype_of(updates)
+def scatter(indices: Array, updates: Array, *, shape: tuple[int, ...], mode: str) -> Array:
+    dtype = updates.dtype
     if dtype is bool_:  # as numbers: "add" and "max" are "or", "min" is "and"
         return cast(scatter(indices, cast(updates, int32), shape=shape, mode=mode), bool_)
-    width = shape_of(indices)[-1] if rank_of(indices) else None
+    width = indices.shape[-1] if indices.ndim else None
     if width is None or width > len(shape):
-        raise ValueError(f"scatter: indices of shape {shape_of(indices)} do not fit shape={shape}")
-    key = tuple(_columns(indices, width)) if width else ...
+        raise ValueError(f"scatter: indices of shape {indices.shape} do not fit shape={shape}")
+    key = tuple(indices[..., i] for i in range(width)) if width else ...
     if mode in ("add", "set"):
-        return getattr(at(full(updates, shape, 0, dtype))[key], mode)(updates)
-    start = full(updates, shape, _extreme(dtype, lowest=mode == "max"), dtype)
-    touched = at(full(updates, shape, False, bool_))[key].set(True)
-    return where(touched, getattr(at(start)[key], mode)(updates), 0)
+        return getattr(tl.at(full(updates, shape, 0, dtype))[key], mode)(updates)
+    start = full(updates, shape, extreme(dtype, lowest=mode == "max"), dtype)
+    touched = tl.at(full(updates, shape, False, bool_))[key].set(True)
+    return tl.where(touched, getattr(tl.at(start)[key], mode)(updates), 0)
 
 
-def multiply_at(flat: Any, places: Any, values: Any) -> Any:
-    """`flat` with each of `values` multiplied in at its place, all 1-d: for derivatives, which JAX and torch lack there.
+def multiply_at(flat: Array, places: Array, values: Array) -> Array:
+    """`flat` with each of `values` multiplied in at its place, all 1-d. JAX and torch lack the derivatives of their own function.
 
-    Sorted by place, running products within each place take log2(n) steps; the last of a place is its whole product.
-    No division, so it is exact where some are 0, to any order.
+    The values are sorted by place. Running products within each place take log2(n) steps; the last of a place is its product.
+    There is no division, so derivatives of any order are exact where values are 0.
     """
-    size, count = shape_of(flat)[0], shape_of(values)[0]
+    size, count = flat.shape[0], values.shape[0]
     if not count or size is None:
         return flat
-    order = argsort(places)
-    places, product = take(places, order, axis=0), take(values, order, axis=0)
+    order = tl.argsort(places)
+    places, product = tl.take(places, order, axis=0), tl.take(values, order, axis=0)
     step = 1
     while step < count:
-        same = equal(getitem(places, slice(step, None)), getitem(places, slice(None, -step)))
-        before = where(same, getitem(product, slice(None, -step)), 1)
-        product = concat([getitem(product, slice(None, step)), multiply(getitem(product, slice(step, None)), before)])
+        same = places[step:] == places[:-step]
+        before = tl.where(same, product[:-step], 1)
+        product = tl.concat([product[:step], product[step:] * before])
         step *= 2
-    last = concat([not_equal(getitem(places, slice(1, None)), getitem(places, slice(None, -1))), full(flat, (1,), True, bool_)])
-    whole = segment_sum(where(last, product, 0), places, num_segments=size)
-    touched = greater(segment_sum(cast(last, int32), places, num_segments=size), 0)
-    return multiply(flat, where(touched, whole, 1))
-
-
-def _extreme(dtype: Any, lowest: bool) -> Any:
-    if dtype.kind == "f":
-        return float("-inf") if lowest else float("inf")
-    return integer_range(dtype)[0 if lowest else 1]
+    last = tl.concat([places[1:] != places[:-1], full(flat, (1,), True, bool_)])
+    whole = tl.segment_sum(tl.where(last, product, 0), places, num_segments=size)
+    touched = tl.segment_sum(cast(last, int32), places, num_segments=size) > 0
+    return flat * tl.where(touched, whole, 1)

@@ -1,163 +1,124 @@
-"""Products of vectors and tensors, and what the singular values give: pseudo-inverse, rank, least squares."""
+"""Products of vectors and tensors; pseudo-inverse, rank and least squares by singular values."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from trellis.composites.support import (
-    cast,
-    common,
-    count,
-    dtype_of,
-    epsilon,
-    eye,
-    floating,
-    is_scalar,
-    one_floating,
-    rank_of,
-    resize,
-    shape_of,
-    single,
-)  # fmt: skip
-from trellis.dtypes import real_of
+from trellis import ops as tl
+from trellis.composites.reduction import squared
+from trellis.composites.support import cast, common, count, epsilon, eye, is_scalar, resize, wide
+from trellis.core.array import Array
+from trellis.core.dtypes import DType, real_of
+from trellis.core.typing import Operand
 from trellis.ops.arguments import check_axis
-from trellis.ops.comparison import greater
-from trellis.ops.elementwise import add, conj, divide, imag, multiply, real, square, subtract
-from trellis.ops.indexing import getitem
-from trellis.ops.linalg import diagonal, inv, matmul, matrix_transpose, svd, svdvals
-from trellis.ops.manipulation import broadcast_to, expand_dims, moveaxis, permute_dims, squeeze, stack
-from trellis.ops.reduction import max, sum
-from trellis.ops.searching import where
+from trellis.ops.shapes import differ
 
 __all__ = ["cross", "lstsq", "matrix_power", "matrix_rank", "outer", "pinv", "tensordot", "trace", "vecdot"]
 
 
 # ---- products -----------------------------------------------------------------------------------------------------------------
-def outer(x1: Any, x2: Any) -> Any:
-    if rank_of(x1) != 1 or rank_of(x2) != 1:
-        raise ValueError(f"outer: expected 1-d arrays, got shapes {shape_of(x1)} and {shape_of(x2)}")
-    return multiply(expand_dims(x1, 1), x2)
+def outer(x1: Array, x2: Array) -> Array:
+    if x1.ndim != 1 or x2.ndim != 1:
+        raise ValueError(f"outer: expected 1-d arrays, got shapes {x1.shape} and {x2.shape}")
+    return tl.expand_dims(x1, 1) * x2
 
 
-def vecdot(x1: Any, x2: Any, *, axis: int) -> Any:
+def vecdot(x1: Array, x2: Array, *, axis: int) -> Array:
     dtype = common("vecdot", x1, x2)
-    first, second = (moveaxis(x, check_axis("vecdot", axis, rank_of(x)), -1) for x in (x1, x2))
-    _check_equal_sizes("vecdot", x1, x2, axis)
-    return sum(multiply(conj(first), second), axis=-1, dtype=dtype)
+    first, second = (tl.moveaxis(x, check_axis("vecdot", axis, x.ndim), -1) for x in (x1, x2))
+    if differ(x1.shape[axis], x2.shape[axis]):
+        raise ValueError(f"vecdot: the sizes along axis {axis} of shapes {x1.shape} and {x2.shape} must be equal")
+    return tl.sum(tl.conj(cast(first, dtype)) * second, axis=-1, dtype=dtype)
 
 
-def _check_equal_sizes(op: str, x1: Any, x2: Any, axis: int) -> None:
-    a, b = shape_of(x1)[axis], shape_of(x2)[axis]
-    if a is not None and b is not None and a != b:
-        raise ValueError(f"{op}: the sizes along axis {axis} of shapes {shape_of(x1)} and {shape_of(x2)} must be equal")
+def cross(x1: Array, x2: Array, *, axis: int) -> Array:
+    first, second = (tl.moveaxis(x, check_axis("cross", axis, x.ndim), -1) for x in (x1, x2))
+    if first.shape[-1] != 3 or second.shape[-1] != 3:
+        raise ValueError(f"cross: axis {axis} of shapes {x1.shape} and {x2.shape} must have size 3")
+    a, b = ([x[..., i] for i in range(3)] for x in (first, second))
+    parts = [a[i] * b[j] - a[j] * b[i] for i, j in ((1, 2), (2, 0), (0, 1))]
+    return tl.moveaxis(tl.stack(parts, axis=-1), -1, axis)
 
 
-def cross(x1: Any, x2: Any, *, axis: int) -> Any:
-    first, second = (moveaxis(x, check_axis("cross", axis, rank_of(x)), -1) for x in (x1, x2))
-    if shape_of(first)[-1] != 3 or shape_of(second)[-1] != 3:
-        raise ValueError(f"cross: axis {axis} of shapes {shape_of(x1)} and {shape_of(x2)} must have size 3")
-    a, b = ([getitem(x, (..., i)) for i in range(3)] for x in (first, second))
-    parts = [subtract(multiply(a[i], b[j]), multiply(a[j], b[i])) for i, j in ((1, 2), (2, 0), (0, 1))]
-    return moveaxis(stack(parts, axis=-1), -1, axis)
-
-
-def tensordot(x1: Any, x2: Any, *, axes: Any) -> Any:
-    a, b = rank_of(x1), rank_of(x2)
+def tensordot(x1: Array, x2: Array, *, axes: Any) -> Array:
+    a, b = x1.ndim, x2.ndim
     if isinstance(axes, int):
         axes = tuple(range(a - axes, a)), tuple(range(axes))
     first = tuple(check_axis("tensordot", i, a, "axes") for i in axes[0])
     second = tuple(check_axis("tensordot", i, b, "axes") for i in axes[1])
     for i, j in zip(first, second):
-        if None not in (shape_of(x1)[i], shape_of(x2)[j]) and shape_of(x1)[i] != shape_of(x2)[j]:
-            raise ValueError(
-                f"tensordot: axis {i} of shape {shape_of(x1)} and axis {j} of shape {shape_of(x2)} have different sizes"
-            )
+        if differ(x1.shape[i], x2.shape[j]):
+            raise ValueError(f"tensordot: axis {i} of shape {x1.shape} and axis {j} of shape {x2.shape} have different sizes")
     left = tuple(i for i in range(a) if i not in first)
     right = tuple(j for j in range(b) if j not in second)
-    rows, columns = [shape_of(x1)[i] for i in left], [shape_of(x2)[j] for j in right]
-    inner = count(shape_of(x1)[i] for i in first)
-    product = matmul(
-        resize(permute_dims(x1, left + first), (count(rows), inner)),
-        resize(permute_dims(x2, second + right), (inner, count(columns))),
-    )
-    return resize(product, rows + columns)
+    rows, columns = [x1.shape[i] for i in left], [x2.shape[j] for j in right]
+    inner = count(x1.shape[i] for i in first)
+    a = resize(tl.permute_dims(x1, left + first), (count(rows), inner))
+    b = resize(tl.permute_dims(x2, second + right), (inner, count(columns)))
+    return resize(a @ b, rows + columns)
 
 
-def trace(x: Any, *, offset: int, dtype: Any) -> Any:
-    return sum(diagonal(x, offset=offset), axis=-1, dtype=dtype)
+def trace(x: Array, *, offset: int, dtype: DType | None) -> Array:
+    return tl.sum(tl.diagonal(x, offset=offset), axis=-1, dtype=dtype)
 
 
-def matrix_power(x: Any, *, n: int) -> Any:
-    shape = shape_of(x)
+def matrix_power(x: Array, *, n: int) -> Array:
+    shape = x.shape
     if n < 0:
-        return matrix_power(inv(x), n=-n)
+        return matrix_power(tl.linalg.inv(x), n=-n)
     if n == 0:
-        return broadcast_to(eye(x, shape[-1], dtype_of(x)), shape)  # type: ignore[arg-type]
-    result = None
-    while True:
-        if n % 2:
-            result = x if result is None else matmul(result, x)
-        n //= 2
-        if n == 0:
-            return result
-        x = matmul(x, x)
+        return tl.broadcast_to(eye(x, shape[-1], x.dtype), shape)  # type: ignore[arg-type]
+    if n == 1:
+        return x
+    root = matrix_power(x, n=n // 2)
+    return root @ root @ x if n % 2 else root @ root
 
 
 # ---- singular values ----------------------------------------------------------------------------------------------------------
-def _above(values: Any, rtol: Any, shape: Any) -> Any:
-    """Which singular values count: those above rtol times the largest. By default rtol is the larger size times epsilon."""
-    if shape_of(values)[-1] == 0:
-        return greater(values, 0)
+def _above(values: Array, rtol: Operand | None, shape: Any) -> Array:
+    """Whether each singular value counts: value > rtol * largest. By default rtol = max(rows, columns) * epsilon."""
+    if values.shape[-1] == 0:
+        return values > 0
     if rtol is None:
-        rtol = (shape[-2] if shape[-2] > shape[-1] else shape[-1]) * epsilon(dtype_of(values))
+        rtol = (shape[-2] if shape[-2] > shape[-1] else shape[-1]) * epsilon(values.dtype)
     if not is_scalar(rtol):
-        rtol = expand_dims(cast(rtol, dtype_of(values)), -1)
-    return greater(values, multiply(rtol, max(values, axis=-1, keepdims=True)))
+        rtol = tl.expand_dims(cast(rtol, values.dtype), -1)
+    return values > rtol * tl.max(values, axis=-1, keepdims=True)
 
 
-def _inverse_values(values: Any, counted: Any) -> Any:
-    return where(counted, divide(1.0, where(counted, values, 1.0)), 0.0)
+def _inverse_values(values: Array, counted: Any) -> Array:
+    return tl.where(counted, 1.0 / tl.where(counted, values, 1.0), 0.0)
 
 
-def _svd(x: Any) -> tuple[Any, Any, Any]:
-    return svd(cast(x, single(dtype_of(x))), full_matrices=False)
+def _adjoint(x: Array) -> Array:
+    return tl.conj(x.mT)
 
 
-def _adjoint(x: Any) -> Any:
-    return conj(matrix_transpose(x))
+def pinv(x: Array, rtol: Operand | None) -> Array:
+    dtype, (x,) = wide("pinv", x, real=False)
+    left, values, right = tl.linalg.svd(x, full_matrices=False)
+    inverse = _inverse_values(values, _above(values, rtol, x.shape))
+    return cast(_adjoint(right) * tl.expand_dims(inverse, -2) @ _adjoint(left), dtype)
 
 
-def pinv(x: Any, rtol: Any) -> Any:
-    x = one_floating("pinv", x)
-    left, values, right = _svd(x)
-    inverse = _inverse_values(values, _above(values, rtol, shape_of(x)))
-    result = matmul(multiply(_adjoint(right), expand_dims(inverse, -2)), _adjoint(left))
-    return cast(result, dtype_of(x))
+def matrix_rank(x: Array, rtol: Operand | None) -> Array:
+    _, (x,) = wide("matrix_rank", x, real=False)
+    return tl.sum(_above(tl.linalg.svdvals(x), rtol, x.shape), axis=-1)
 
 
-def matrix_rank(x: Any, rtol: Any) -> Any:
-    x = one_floating("matrix_rank", x)
-    values = svdvals(cast(x, single(dtype_of(x))))
-    return sum(_above(values, rtol, shape_of(x)), axis=-1)
-
-
-def lstsq(x1: Any, x2: Any, *, rtol: float | None) -> tuple[Any, Any, Any, Any]:
-    """Residuals are always the sums of squares of x2 - x1 @ solution: their shape does not depend on the rank as NumPy's does."""
-    x1, x2 = floating("lstsq", x1, x2)
-    given = dtype_of(x1)
-    vector = rank_of(x2) == 1
-    a = cast(x1, single(given))
-    b = cast(expand_dims(x2, 1) if vector else x2, single(given))
-    if shape_of(a)[-2] != shape_of(b)[-2]:
-        raise ValueError(f"lstsq: shapes {shape_of(x1)} and {shape_of(x2)} do not fit: the number of rows must be equal")
-    left, values, right = _svd(a)
-    counted = _above(values, rtol, shape_of(a))
-    inverse = expand_dims(_inverse_values(values, counted), -1)
-    solution = matmul(_adjoint(right), multiply(inverse, matmul(_adjoint(left), b)))
-    rest = subtract(b, matmul(a, solution))
-    squares = add(square(real(rest)), square(imag(rest))) if given.kind == "c" else square(rest)
-    residuals = sum(squares, axis=-2)
+def lstsq(x1: Array, x2: Array, *, rtol: float | None) -> tuple[Array, Array, Array, Array]:
+    """Residuals are always the sums of squares of x2 - x1 @ solution. Unlike NumPy's, their shape does not depend on the rank."""
+    given, (a, b) = wide("lstsq", x1, x2, real=False)
+    vector = b.ndim == 1
+    b = tl.expand_dims(b, 1) if vector else b
+    if a.shape[-2] != b.shape[-2]:
+        raise ValueError(f"lstsq: shapes {x1.shape} and {x2.shape} do not fit: the number of rows must be equal")
+    left, values, right = tl.linalg.svd(a, full_matrices=False)
+    counted = _above(values, rtol, a.shape)
+    inverse = tl.expand_dims(_inverse_values(values, counted), -1)
+    solution = _adjoint(right) @ (inverse * (_adjoint(left) @ b))
+    residuals = tl.sum(squared(b - a @ solution), axis=-2)
     if vector:
-        solution, residuals = squeeze(solution, -1), squeeze(residuals, -1)
+        solution, residuals = tl.squeeze(solution, -1), tl.squeeze(residuals, -1)
     real_dtype = real_of(given)
-    return cast(solution, given), cast(residuals, real_dtype), sum(counted, axis=-1), cast(values, real_dtype)
+    return cast(solution, given), cast(residuals, real_dtype), tl.sum(counted, axis=-1), cast(values, real_dtype)

@@ -5,68 +5,52 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from trellis.composites.reduction import root
-from trellis.composites.support import axes_of, cast, count, dtype_of, one_floating, rank_of, shape_of, single
-from trellis.dtypes import real_of
-from trellis.ops.comparison import equal
-from trellis.ops.elementwise import abs, add, imag, pow, real, square
-from trellis.ops.linalg import svdvals
-from trellis.ops.manipulation import expand_dims
-from trellis.ops.reduction import count_nonzero, max, min, sum
-from trellis.ops.searching import where
+from trellis import ops as tl
+from trellis.composites.reduction import is_empty, root, squared
+from trellis.composites.support import cast, wide
+from trellis.core.array import Array
+from trellis.core.dtypes import real_of
+from trellis.core.typing import Axis
 
 __all__ = ["matrix_norm", "vector_norm"]
 
 
-def vector_norm(x: Any, *, axis: Any, keepdims: bool, ord: float) -> Any:
-    x = one_floating("vector_norm", x)
-    dtype = real_of(dtype_of(x))
+def vector_norm(x: Array, *, axis: Axis, keepdims: bool, ord: float) -> Array:
+    dtype, (x,) = wide("vector_norm", x, real=False)
+    options: Any = {"axis": axis, "keepdims": keepdims}
     if ord == 0:
-        return cast(count_nonzero(x, axis=axis, keepdims=keepdims), dtype)
-    wide = cast(x, single(dtype_of(x)))
-    if ord == 2:
-        return cast(_length(wide, axis, keepdims), dtype)
-    size = abs(wide)
-    if ord == math.inf:
-        empty = count(shape_of(x)[a] for a in axes_of("vector_norm", axis, rank_of(x))) == 0
-        result = (sum if empty else max)(size, axis=axis, keepdims=keepdims)  # the norm of no elements is 0
+        result = tl.count_nonzero(x, **options)
+    elif ord == 2:
+        result = root(tl.sum(squared(x), **options))
+    elif ord == math.inf:
+        result = _largest(abs(x), **options)
     elif ord == -math.inf:
-        result = min(size, axis=axis, keepdims=keepdims)
+        result = tl.min(abs(x), **options)
     elif ord == 1:
-        result = sum(size, axis=axis, keepdims=keepdims)
+        result = tl.sum(abs(x), **options)
     else:
-        result = _power(sum(_power(size, ord), axis=axis, keepdims=keepdims), 1 / ord)
-    return cast(result, dtype)
+        result = _power(tl.sum(_power(abs(x), ord), **options), 1 / ord)
+    return cast(result, real_of(dtype))
 
 
-def _length(x: Any, axis: Any, keepdims: bool) -> Any:
-    squares = add(square(real(x)), square(imag(x))) if dtype_of(x).kind == "c" else square(x)
-    return root(sum(squares, axis=axis, keepdims=keepdims))
+def _power(x: Array, exponent: float) -> Array:
+    """x ** exponent for x >= 0, with the derivative 0 at 0."""
+    zero = x == 0
+    return tl.where(zero, 0.0 if exponent > 0 else math.inf, tl.where(zero, 1.0, x) ** float(exponent))
 
 
-def _power(x: Any, exponent: float) -> Any:
-    """x ** exponent of numbers from 0 on, with the derivative 0 at 0."""
-    zero = equal(x, 0)
-    return where(zero, 0.0 if exponent > 0 else math.inf, pow(where(zero, 1.0, x), float(exponent)))
-
-
-def matrix_norm(x: Any, *, keepdims: bool, ord: Any) -> Any:
-    x = one_floating("matrix_norm", x)
-    if rank_of(x) < 2:
-        raise ValueError(f"matrix_norm: expected a matrix or a batch of matrices, got shape {shape_of(x)}")
+def matrix_norm(x: Array, *, keepdims: bool, ord: Any) -> Array:
+    dtype, (x,) = wide("matrix_norm", x, real=False)
+    if x.ndim < 2:
+        raise ValueError(f"matrix_norm: expected a matrix or a batch of matrices, got shape {x.shape}")
     if ord == "fro":
-        return vector_norm(x, axis=(-2, -1), keepdims=keepdims, ord=2)
-    if ord in ("nuc", 2, -2):
-        values = svdvals(x)
-        result = sum(values, axis=-1) if ord == "nuc" else (_largest if ord == 2 else min)(values, axis=-1)
-    else:
-        wide = abs(cast(x, single(dtype_of(x))))
-        along = -2 if ord in (1, -1) else -1
-        totals = sum(wide, axis=along)
-        result = cast((_largest if ord > 0 else min)(totals, axis=-1), real_of(dtype_of(x)))
-    return expand_dims(result, (-2, -1)) if keepdims else result
+        return cast(vector_norm(x, axis=(-2, -1), keepdims=keepdims, ord=2), real_of(dtype))
+    sizes = tl.linalg.svdvals(x) if ord in ("nuc", 2, -2) else tl.sum(abs(x), axis=-2 if ord in (1, -1) else -1)
+    norm = tl.sum if ord == "nuc" else _largest if ord > 0 else tl.min
+    result = cast(norm(sizes, axis=-1), real_of(dtype))
+    return tl.expand_dims(result, (-2, -1)) if keepdims else result
 
 
-def _largest(x: Any, *, axis: int) -> Any:
-    """The largest along an axis of numbers from 0 on; 0 of none."""
-    return (sum if shape_of(x)[axis] == 0 else max)(x, axis=axis)
+def _largest(x: Array, *, axis: Axis, keepdims: bool = False) -> Array:
+    """max(x) along axes, for x >= 0; 0 if there are no elements."""
+    return (tl.sum if is_empty("norm", x, axis) else tl.max)(x, axis=axis, keepdims=keepdims)

@@ -1,25 +1,21 @@
 """LSTM, GRU and plain recurrences: one product for the inputs of all steps, then a scan over the steps.
 
-`recurrence` leaves the gradient to the framework. `recurrence_by_hand` has its own: the gates of all steps are computed again
-from the states, by one product, and a scan in reverse does what depends on the step after; the gradient by the recurrent kernel
-is one product too, not one a step. It is written with the same ops and looks at operands and results only, so it has derivatives.
+`recurrence` leaves the gradient to the framework. `recurrence_by_hand` has its own gradient: one product computes the gates of
+all steps again from the states, a scan in reverse goes back through the steps, and one product for all steps gives the gradient
+of the recurrent kernel. It uses the same ops and looks at operands and results only, so it has derivatives too.
+
+These are functions of native arrays: the backend's `scan` runs them once per step, where wrapping each array would cost most. All
+arrays have one floating-point dtype, for which the frameworks' own +, - and * are our ops.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from trellis.composites.attention import optional_floating
-from trellis.composites.support import cast, count, dtype_of, full, resize, shape_of, single
-from trellis.dispatch import call, find_all, load
-from trellis.ops.comparison import greater
-from trellis.ops.elementwise import add, maximum, multiply, square, subtract, tanh
-from trellis.ops.indexing import getitem
-from trellis.ops.linalg import matmul, matrix_transpose
-from trellis.ops.manipulation import concat, expand_dims, moveaxis
-from trellis.ops.reduction import sum
-from trellis.ops.searching import where
-from trellis.ops.special import expit
+from trellis import ops as tl
+from trellis.composites.support import cast, count, resize, wide
+from trellis.core.dispatch import call, find_all, load
+from trellis.ops.shapes import shape_of
 
 __all__ = ["equal_parts", "gru_update", "lstm_update", "recurrence", "rnn_update"]
 
@@ -27,51 +23,52 @@ Flat = list[Any]
 
 
 # ---- cells ---------------------------------------------------------------------------------------------------------------------
-# Three functions each. What the gates are, of the inputs, the recurrent products and the state before; the new state; and, of the
-# gradients by the new state, those by inputs and products, and by the state before but for what comes through the products.
+# Each cell has three functions. The first computes the gates from the inputs, the recurrent products and the state before, the
+# second the new state. The third turns the gradients by the new state into those by the inputs, by the products, and by the state
+# before, without the part that comes through the products.
 def _lstm_gates(inputs: Any, products: Any, state: Flat) -> Flat:
-    i, f, g, o = _parts(add(inputs, products), 4)
-    return [expit(i), expit(f), tanh(g), expit(o)]
+    i, f, g, o = _parts(inputs + products, 4)
+    return [tl.expit(i), tl.expit(f), tl.tanh(g), tl.expit(o)]
 
 
 def _lstm(gates: Flat, state: Flat) -> Flat:
     i, f, g, o = gates
-    c = add(multiply(f, state[1]), multiply(i, g))
-    return [multiply(o, tanh(c)), c]
+    c = f * state[1] + i * g
+    return [o * tl.tanh(c), c]
 
 
 def _lstm_backward(gates: Flat, before: Flat, after: Flat, upstream: Flat) -> tuple[Any, Any, Flat]:
-    (i, f, g, o), (dh, dc), through = gates, upstream, tanh(after[1])
-    dc = add(dc, _by_tanh(multiply(dh, o), through))
-    by_gates = [_by_expit(multiply(dc, g), i), _by_expit(multiply(dc, before[1]), f), _by_tanh(multiply(dc, i), g)]
-    by_inputs = concat([*by_gates, _by_expit(multiply(dh, through), o)], axis=-1)
-    return by_inputs, by_inputs, [None, multiply(dc, f)]
+    (i, f, g, o), (dh, dc), through = gates, upstream, tl.tanh(after[1])
+    dc = dc + _by_tanh(dh * o, through)
+    by_gates = [_by_expit(dc * g, i), _by_expit(dc * before[1], f), _by_tanh(dc * i, g)]
+    by_inputs = tl.concat([*by_gates, _by_expit(dh * through, o)], axis=-1)
+    return by_inputs, by_inputs, [None, dc * f]
 
 
 def _gru_gates(inputs: Any, products: Any, state: Flat) -> Flat:
     (r, z, n), (product_r, product_z, product_n) = _parts(inputs, 3), _parts(products, 3)
-    r = expit(add(r, product_r))
-    return [r, expit(add(z, product_z)), tanh(add(n, multiply(r, product_n))), product_n]
+    r = tl.expit(r + product_r)
+    return [r, tl.expit(z + product_z), tl.tanh(n + r * product_n), product_n]
 
 
 def _gru(gates: Flat, state: Flat) -> Flat:
     _, z, n, _ = gates
-    return [add(n, multiply(z, subtract(state[0], n)))]
+    return [n + z * (state[0] - n)]
 
 
 def _gru_backward(gates: Flat, before: Flat, after: Flat, upstream: Flat) -> tuple[Any, Any, Flat]:
     (r, z, n, product_n), (dh,) = gates, upstream
-    dn = _by_tanh(subtract(dh, multiply(dh, z)), n)
-    common = [_by_expit(multiply(dn, product_n), r), _by_expit(multiply(dh, subtract(before[0], n)), z)]
-    return concat([*common, dn], axis=-1), concat([*common, multiply(dn, r)], axis=-1), [multiply(dh, z)]
+    dn = _by_tanh(dh - dh * z, n)
+    common = [_by_expit(dn * product_n, r), _by_expit(dh * (before[0] - n), z)]
+    return tl.concat([*common, dn], axis=-1), tl.concat([*common, dn * r], axis=-1), [dh * z]
 
 
 def _sum_gates(inputs: Any, products: Any, state: Flat) -> Flat:
-    return [add(inputs, products)]
+    return [inputs + products]
 
 
 def _tanh(gates: Flat, state: Flat) -> Flat:
-    return [tanh(gates[0])]
+    return [tl.tanh(gates[0])]
 
 
 def _tanh_backward(gates: Flat, before: Flat, after: Flat, upstream: Flat) -> tuple[Any, Any, Flat]:
@@ -80,11 +77,11 @@ def _tanh_backward(gates: Flat, before: Flat, after: Flat, upstream: Flat) -> tu
 
 
 def _relu(gates: Flat, state: Flat) -> Flat:
-    return [maximum(gates[0], 0)]
+    return [tl.maximum(gates[0], 0)]
 
 
 def _relu_backward(gates: Flat, before: Flat, after: Flat, upstream: Flat) -> tuple[Any, Any, Flat]:
-    by_inputs = where(greater(after[0], 0), upstream[0], 0)
+    by_inputs = tl.where(after[0] > 0, upstream[0], 0)
     return by_inputs, by_inputs, [None]
 
 
@@ -101,17 +98,17 @@ def _parts(x: Any, number: int) -> Flat:
 
 
 def equal_parts(x: Any, *, number: int) -> Flat:
-    """The last axis in so many parts."""
+    """The last axis in `number` equal parts."""
     size = shape_of(x)[-1] // number  # type: ignore[operator]
-    return [getitem(x, (..., slice(k * size, (k + 1) * size))) for k in range(number)]
+    return [x[..., k * size : (k + 1) * size] for k in range(number)]
 
 
 def _by_expit(g: Any, y: Any) -> Any:
-    return multiply(g, subtract(y, square(y)))
+    return g * (y - y * y)
 
 
 def _by_tanh(g: Any, y: Any) -> Any:
-    return subtract(g, multiply(g, square(y)))
+    return g - g * y * y
 
 
 # ---- the loop ------------------------------------------------------------------------------------------------------------------
@@ -125,8 +122,8 @@ def _forward(inputs: Any, recurrent: Any, bias: Any, state: Any, cell: str, widt
     gates, new_state, _ = CELLS[cell]
 
     def step(carry: Flat, elements: Flat) -> tuple[Flat, Flat]:
-        products = matmul(carry[0], recurrent)
-        after = new_state(gates(elements[0], products if bias is None else add(products, bias), carry), carry)
+        products = tl.matmul(carry[0], recurrent)
+        after = new_state(gates(elements[0], products if bias is None else products + bias, carry), carry)
         return after, after[:width]
 
     last, every = _scan(step, list(state), [inputs])
@@ -160,28 +157,24 @@ def _backward(leaves: Flat, output: Any, upstream: Any, cell: str, width: int) -
     (inputs, recurrent), initial, bias = leaves[:2], leaves[2 : 2 + width], _bias(leaves, width)
     gates, _, backward = CELLS[cell]
     every = list(output[:width])
-    before = [concat([expand_dims(first, 0), getitem(s, slice(None, -1))], axis=0) for first, s in zip(initial, every)]
-    transposed = matrix_transpose(recurrent)
+    before = [tl.concat([tl.expand_dims(first, 0), s[:-1]], axis=0) for first, s in zip(initial, every)]
+    transposed = tl.matrix_transpose(recurrent)
     made = gates(inputs, call("linear", before[0], transposed, bias), before)
     number = len(made)
-    given = [_zeros(y) if g is None else g for g, y in zip(upstream, output)]
+    given = [tl.zeros_like(y) if g is None else g for g, y in zip(upstream, output)]
 
     def step(carry: Flat, elements: Flat) -> tuple[Flat, Flat]:
-        own = [add(d, g) for d, g in zip(carry, elements[-width:])]
+        own = [d + g for d, g in zip(carry, elements[-width:])]
         rest = elements[number:-width]
         by_inputs, by_products, direct = backward(elements[:number], rest[:width], rest[width:], own)
-        through = matmul(by_products, transposed)
-        carry = [through if direct[0] is None else add(through, direct[0]), *direct[1:]]
+        through = tl.matmul(by_products, transposed)
+        carry = [through if direct[0] is None else through + direct[0], *direct[1:]]
         return carry, [by_inputs] if by_products is by_inputs else [by_inputs, by_products]
 
     by_state, results = _scan(step, given[width:], [*made, *before, *every, *given[:width]], reverse=True)
     by_products = _rows(results[-1])
-    by_recurrent = matmul(matrix_transpose(_rows(before[0])), by_products)
-    return [results[0], by_recurrent, *by_state, *([] if bias is None else [sum(by_products, axis=0)])]
-
-
-def _zeros(x: Any) -> Any:
-    return full(x, shape_of(x), 0, dtype_of(x))  # type: ignore[arg-type]
+    by_recurrent = tl.matmul(tl.matrix_transpose(_rows(before[0])), by_products)
+    return [results[0], by_recurrent, *by_state, *([] if bias is None else [tl.sum(by_products, axis=0)])]
 
 
 def _rows(x: Any) -> Any:
@@ -191,32 +184,27 @@ def _rows(x: Any) -> Any:
 # ---- the ops -------------------------------------------------------------------------------------------------------------------
 def lstm_update(
     x: Any, init_h: Any, init_c: Any, kernel: Any, recurrent_kernel: Any, bias: Any, recurrent_bias: Any, *, time_major: bool
-) -> tuple[Any, Any, Any]:
-    every, last_h, last_c = _update("lstm", time_major, x, kernel, recurrent_kernel, bias, recurrent_bias, init_h, init_c)
-    return every, last_h, last_c
+) -> tuple[Any, ...]:
+    return _update("lstm", time_major, x, kernel, recurrent_kernel, bias, recurrent_bias, init_h, init_c)
 
 
 def gru_update(
     x: Any, init_h: Any, kernel: Any, recurrent_kernel: Any, bias: Any, recurrent_bias: Any, *, time_major: bool
-) -> tuple[Any, Any]:
-    every, last = _update("gru", time_major, x, kernel, recurrent_kernel, bias, recurrent_bias, init_h)
-    return every, last
+) -> tuple[Any, ...]:
+    return _update("gru", time_major, x, kernel, recurrent_kernel, bias, recurrent_bias, init_h)
 
 
 def rnn_update(
     x: Any, init_h: Any, kernel: Any, recurrent_kernel: Any, bias: Any, recurrent_bias: Any, *, activation: str, time_major: bool
-) -> tuple[Any, Any]:
-    every, last = _update(activation, time_major, x, kernel, recurrent_kernel, bias, recurrent_bias, init_h)
-    return every, last
+) -> tuple[Any, ...]:
+    return _update(activation, time_major, x, kernel, recurrent_kernel, bias, recurrent_bias, init_h)
 
 
-def _update(cell: str, time_major: bool, *operands: Any) -> Flat:
+def _update(cell: str, time_major: bool, *operands: Any) -> tuple[Any, ...]:
     op = f"{cell}_update" if cell in ("lstm", "gru") else "rnn_update"
-    operands = tuple(optional_floating(op, *operands))
-    dtype = dtype_of(operands[0])
-    x, kernel, recurrent, bias, recurrent_bias, *state = (None if v is None else cast(v, single(dtype)) for v in operands)
+    dtype, (x, kernel, recurrent, bias, recurrent_bias, *state) = wide(op, *operands)
     if cell != "gru" and recurrent_bias is not None:  # both are added to the same sums
-        bias, recurrent_bias = recurrent_bias if bias is None else add(bias, recurrent_bias), None
-    inputs = call("linear", x if time_major else moveaxis(x, -2, 0), matrix_transpose(kernel), bias)
+        bias, recurrent_bias = recurrent_bias if bias is None else bias + recurrent_bias, None
+    inputs = call("linear", x if time_major else tl.moveaxis(x, -2, 0), tl.matrix_transpose(kernel), bias)
     every, *rest = call("recurrence", inputs, recurrent, recurrent_bias, *state, cell=cell)
-    return [cast(v, dtype) for v in (every if time_major else moveaxis(every, 0, -2), *rest)]
+    return tuple([cast(v, dtype) for v in (every if time_major else tl.moveaxis(every, 0, -2), *rest)])

@@ -5,47 +5,41 @@ A table is (indices, weights), both [new size, terms]: element i of the new axis
 
 from __future__ import annotations
 
-import functools
-from typing import Any
+import operator
+from functools import reduce
+from typing import Any, TypeAlias
 
 import numpy as np
 
-from trellis.composites.support import dtype_of, rank_of
-from trellis.dispatch import interpreters
-from trellis.dtypes import float64
-from trellis.ops.elementwise import add, multiply
+from trellis.composites.support import constant
+from trellis.core.array import Array
+from trellis.core.dtypes import float64
+from trellis.core.typing import AnyArray
 from trellis.ops.indexing import take
 
 __all__ = ["resample"]
 
-Table = tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]
+NumPyArray: TypeAlias = np.ndarray[Any, Any]
+Table = tuple[NumPyArray, NumPyArray]
 
 # How far a cubic filter of one kind overshoots: torch has one for sampling, and PIL's for antialiasing.
 _SHARP, _SMOOTH = -0.75, -0.5
 
 
-def resample(x: Any, *, axis: int, indices: Any, weights: Any) -> Any:
+def resample(x: Array, *, axis: int, indices: NumPyArray, weights: NumPyArray | None) -> Array:
     """Along an axis: the sum over k of x[indices[:, k]] * weights[:, k]; without weights there is one k and no product."""
-    constant = interpreters[type(x)].constant
-    result = None
-    for k in range(indices.shape[1]):
-        part = take(x, constant(indices[:, k], like=x), axis=axis)
-        if weights is not None:
-            column = weights[:, k].astype(np.float64 if dtype_of(x) is float64 else np.float32)
-            part = multiply(part, constant(column.reshape((-1,) + (1,) * (rank_of(x) - 1 - axis)), like=x))
-        result = part if result is None else add(result, part)
-    return result
+
+    def term(k: int) -> Array:
+        part = take(x, constant(indices[:, k], x), axis=axis)
+        if weights is None:
+            return part
+        column = weights[:, k].astype(np.float64 if x.dtype is float64 else np.float32)
+        return part * constant(column.reshape((-1,) + (1,) * (x.ndim - 1 - axis)), x)
+
+    return reduce(operator.add, map(term, range(indices.shape[1])))
 
 
-def _step(size: int, new: int, scale: float | None, align_corners: bool) -> float:
-    """How far apart, in old elements, the centres of new elements lie."""
-    if align_corners:
-        return (size - 1) / (new - 1) if new > 1 else 0.0
-    return size / new if scale is None else 1 / scale
-
-
-@functools.lru_cache(maxsize=1024)
-def nearest(size: int, new: int, scale: float | None, exact: bool, plane: bool) -> np.ndarray[Any, Any]:
+def nearest(size: int, new: int, scale: float | None, exact: bool, plane: bool) -> NumPyArray:
     """The old index of each new element. In float32, as torch does it: where two are equally near, rounding decides."""
     if plane and new in (size, 2 * size) and not exact:  # images are a case apart on torch
         return np.arange(new) // (new // size)
@@ -54,9 +48,9 @@ def nearest(size: int, new: int, scale: float | None, exact: bool, plane: bool) 
     return np.minimum(np.floor(place).astype(np.int64), size - 1)
 
 
-@functools.lru_cache(maxsize=1024)
 def table(mode: str, size: int, new: int, scale: float | None, align_corners: bool, antialias: bool) -> Table:
-    step = _step(size, new, scale, align_corners)
+    # how far apart, in old elements, the centres of new elements lie
+    step = (size - 1) / max(new - 1, 1) if align_corners else size / new if scale is None else 1 / scale
     if antialias:
         return _filtered(mode, size, new, step)
     place = np.arange(new) * step if align_corners else (np.arange(new) + 0.5) * step - 0.5
@@ -69,11 +63,19 @@ def table(mode: str, size: int, new: int, scale: float | None, align_corners: bo
     return np.clip(first[:, None] + taps, 0, size - 1).astype(np.int64), weights
 
 
-def _cubic(distance: Any, a: float) -> Any:
+def cubic_near(x: AnyArray, a: float = _SHARP) -> AnyArray:
+    """The weight of a cubic filter at a distance x from 0 to 1."""
+    return (x * (a + 2) - (a + 3)) * x * x + 1
+
+
+def cubic_far(x: AnyArray, a: float = _SHARP) -> AnyArray:
+    """The weight of a cubic filter at a distance x from 1 to 2."""
+    return (((x - 5) * x + 8) * x - 4) * a
+
+
+def _cubic(distance: NumPyArray, a: float) -> NumPyArray:
     x = np.abs(distance)
-    near = ((a + 2) * x - (a + 3)) * x * x + 1
-    far = (((x - 5) * x + 8) * x - 4) * a
-    return np.where(x <= 1, near, np.where(x < 2, far, 0.0))
+    return np.where(x <= 1, cubic_near(x, a), np.where(x < 2, cubic_far(x, a), 0.0))
 
 
 def _filtered(mode: str, size: int, new: int, step: float) -> Table:
@@ -91,8 +93,7 @@ def _filtered(mode: str, size: int, new: int, step: float) -> Table:
     return np.minimum(places, np.maximum(last, 1) - 1), weights / np.where(total == 0, 1, total)
 
 
-@functools.lru_cache(maxsize=1024)
-def adaptive(size: int, new: int) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+def adaptive(size: int, new: int) -> Table:
     """For windows that cover an axis evenly: their elements [new, longest], the last one repeated, and their lengths [new]."""
     starts = np.array([i * size // new for i in range(new)])
     ends = np.array([-(-(i + 1) * size // new) for i in range(new)])
@@ -105,8 +106,8 @@ def averaging(size: int, new: int) -> Table:
     return indices, (np.arange(indices.shape[1]) < lengths[:, None]) / lengths[:, None]
 
 
-def transposed(indices: Any, weights: Any, size: int) -> Table:
-    """The table of the adjoint, which has `size` elements: a derivative is a resampling too."""
+def transposed(indices: NumPyArray, weights: NumPyArray, size: int) -> Table:
+    """The table of the adjoint, which has `size` elements: the derivative of a resampling is a resampling."""
     terms = weights.shape[1]
     chosen = np.flatnonzero(weights)
     order = chosen[np.argsort(indices.reshape(-1)[chosen], kind="stable")]
@@ -120,9 +121,9 @@ def transposed(indices: Any, weights: Any, size: int) -> Table:
 
 
 def divisors(size: int | None, window: int, stride: int, low: int, high: int, dilation: int, counted: Any) -> list[int]:
-    """How many elements of each window count for its mean; one number if that is the same for all.
+    """How many elements of each window count for its mean, `counted` elements of the padding on either side among them.
 
-    `counted` elements of the padding do, on either side.
+    One number if it is the same for all windows.
     """
     if size is None or (low, high) == tuple(counted):
         return [window]

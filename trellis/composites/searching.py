@@ -4,73 +4,45 @@ from __future__ import annotations
 
 from typing import Any
 
-from trellis.composites.support import (
-    arange,
-    cast,
-    common,
-    count,
-    dtype_of,
-    floating,
-    full,
-    is_concrete,
-    is_scalar,
-    rank_of,
-    resize,
-    shape_of,
-)
-from trellis.dispatch import interpreters
-from trellis.dtypes import bool as bool_, uint8
+from trellis import ops as tl
+from trellis.composites.support import arange, as_arrays, cast, common, count, floating, full, is_concrete, resize
+from trellis.core import errors
+from trellis.core.array import Array
+from trellis.core.dtypes import bool as bool_, uint8
+from trellis.core.typing import Operand
 from trellis.ops.arguments import check_axis
-from trellis.ops.comparison import (
-    equal,
-    greater,
-    greater_equal,
-    isfinite,
-    less,
-    less_equal,
-    logical_and,
-    logical_not,
-)  # fmt: skip
-from trellis.ops.elementwise import add, clip, divide, minimum, multiply, subtract
-from trellis.ops.indexing import getitem, take, take_along_axis
-from trellis.ops.manipulation import concat, expand_dims, reshape
-from trellis.ops.reduction import all, any, diff, max, min, sum
-from trellis.ops.searching import argsort, bincount, searchsorted, sort, where
 
 __all__ = ["histogram", "interp", "isin", "top_k"]
 
 _COMPARE_ALL = 16  # up to so many candidates, comparing with each is faster than sorting them
 
 
-def isin(x1: Any, x2: Any, *, invert: bool) -> Any:
-    like = x2 if is_scalar(x1) else x1
+def isin(x1: Array, x2: Array, *, invert: bool) -> Array:
     dtype = common("isin", x1, x2)
-    x1, x2 = (full(like, (), x, dtype) if is_scalar(x) else cast(x, dtype) for x in (x1, x2))
-    if dtype is bool_:
-        x1, x2 = cast(x1, uint8), cast(x2, uint8)
-    shape, candidates, size = shape_of(x1), reshape(x2, (-1,)), count(shape_of(x2))
+    x1, x2 = as_arrays(uint8 if dtype is bool_ else dtype, x1, x2)
+    shape, candidates, size = x1.shape, tl.reshape(x2, (-1,)), count(x2.shape)
     if size is None or size <= _COMPARE_ALL or dtype.kind == "c":  # complex numbers have no order to search in
-        found = any(equal(expand_dims(x1, -1), candidates), axis=-1)
+        found = tl.any(tl.expand_dims(x1, -1) == candidates, axis=-1)
     else:
-        ordered, wanted = sort(candidates), reshape(x1, (-1,))
-        place = minimum(searchsorted(ordered, wanted), size - 1)
-        found = resize(equal(take(ordered, place, axis=0), wanted), shape)
-    return logical_not(found) if invert else found
+        ordered, wanted = tl.sort(candidates), tl.reshape(x1, (-1,))
+        place = tl.minimum(tl.searchsorted(ordered, wanted), size - 1)
+        found = resize(tl.take(ordered, place, axis=0) == wanted, shape)
+    return ~found if invert else found
 
 
-def top_k(x: Any, *, k: int, axis: int, largest: bool) -> tuple[Any, Any]:
-    position = check_axis("top_k", axis, rank_of(x))
-    size = shape_of(x)[position]
+def top_k(x: Array, *, k: int, axis: int, largest: bool) -> tuple[Array, Array]:
+    position = check_axis("top_k", axis, x.ndim)
+    size = x.shape[position]
     if k < 0 or (size is not None and k > size):
-        raise ValueError(f"top_k: k={k} does not fit axis {axis} with size {size}")
-    order = argsort(x, axis=position, descending=largest)
-    indices = getitem(order, (slice(None),) * position + (slice(0, k),))
-    return take_along_axis(x, indices, axis=position), indices
+        raise errors.top_k_range(k, axis, size)
+    order = tl.argsort(x, axis=position, descending=largest)
+    indices = order[(slice(None),) * position + (slice(0, k),)]
+    return tl.take_along_axis(x, indices, axis=position), indices
 
 
 # ---- histogram ----------------------------------------------------------------------------------------------------------------
-def histogram(x: Any, edges: Any, weights: Any, *, bins: int | None, range: Any, density: bool) -> tuple[Any, Any]:
-    (x,) = floating("histogram", reshape(x, (-1,)), real=True)
+def histogram(x: Array, edges: Array, weights: Any, *, bins: int | None, range: Any, density: bool) -> tuple[Array, Array]:
+    (x,) = floating("histogram", tl.reshape(x, (-1,)), real=True)
     if bins is not None:
         if bins < 1:
             raise ValueError(f"histogram: bins={bins} must be 1 or more")
@@ -78,17 +50,17 @@ def histogram(x: Any, edges: Any, weights: Any, *, bins: int | None, range: Any,
     else:
         _check_edges(edges)
     number = _bin_of(x, edges)
-    size = shape_of(edges)[0] - 1  # type: ignore[operator]
-    counts = bincount(number, weights=None if weights is None else reshape(weights, (-1,)), length=size)
+    size = edges.shape[0] - 1  # type: ignore[operator]
+    counts = tl.bincount(number, weights=None if weights is None else tl.reshape(weights, (-1,)), length=size)
     if not density:
         return counts, edges
-    counts = counts if dtype_of(counts).kind == "f" else cast(counts, dtype_of(x))
-    return divide(counts, multiply(diff(edges), sum(counts))), edges
+    counts = counts if counts.dtype.kind == "f" else cast(counts, x.dtype)
+    return counts / (tl.diff(edges) * tl.sum(counts)), edges
 
 
-def _equal_edges(x: Any, bins: int, range: Any) -> Any:
+def _equal_edges(x: Array, bins: int, range: Any) -> Array:
     """bins + 1 numbers from first to last, computed as NumPy does; one unit around a single value, 0 to 1 for none."""
-    if range is None and count(shape_of(x)) == 0:
+    if range is None and count(x.shape) == 0:
         range = (0.0, 1.0)
     if range is not None:
         first, last = map(float, range)
@@ -96,63 +68,57 @@ def _equal_edges(x: Any, bins: int, range: Any) -> Any:
             raise ValueError(f"histogram: range={range} must rise")
         if first == last:
             first, last = first - 0.5, last + 0.5
-        first, last = (full(x, (), v, dtype_of(x)) for v in (first, last))
+        first, last = (full(x, (), v, x.dtype) for v in (first, last))
     else:
-        first, last = min(x), max(x)
-        if is_concrete(x) and not interpreters[type(x)].item(isfinite(subtract(last, first))):
+        first, last = tl.min(x), tl.max(x)
+        if is_concrete(x) and not tl.isfinite(last - first).item():
             raise ValueError(
                 "histogram: the elements are not all finite, so there are no bins from smallest to largest; give range="
             )
-        single = equal(first, last)
-        first, last = where(single, subtract(first, 0.5), first), where(single, add(last, 0.5), last)
-    step = divide(subtract(last, first), bins)
-    rising = add(first, multiply(arange(x, bins, dtype_of(x)), step))
-    return concat([rising, reshape(last, (1,))])
+        single = first == last
+        first, last = tl.where(single, first - 0.5, first), tl.where(single, last + 0.5, last)
+    step = (last - first) / bins
+    rising = first + arange(x, bins, x.dtype) * step
+    return tl.concat([rising, tl.reshape(last, (1,))])
 
 
-def _check_edges(edges: Any) -> None:
-    if rank_of(edges) != 1:
-        raise ValueError(f"histogram: the edges must be 1-d, got shape {shape_of(edges)}")
-    rising = all(less_equal(getitem(edges, slice(None, -1)), getitem(edges, slice(1, None))))
-    if is_concrete(rising) and not interpreters[type(rising)].item(rising):
+def _check_edges(edges: Array) -> None:
+    if edges.ndim != 1:
+        raise ValueError(f"histogram: the edges must be 1-d, got shape {edges.shape}")
+    rising = tl.all(edges[:-1] <= edges[1:])
+    if is_concrete(rising) and not rising.item():
         raise ValueError("histogram: the edges must rise; sort them first")
 
 
-def _bin_of(x: Any, edges: Any) -> Any:
-    """The number of the bin of each element: left edges belong to it, and to the last its right one; elsewhere one too many."""
+def _bin_of(x: Array, edges: Array) -> Array:
+    """The number of the bin of each element, or the number of bins if it is in none. The last bin has its right edge."""
     x, edges = floating("histogram", x, edges, real=True)
-    size = shape_of(edges)[0] - 1  # type: ignore[operator]
-    place = subtract(searchsorted(edges, x, side="right"), 1)
-    last = getitem(edges, -1)
-    place = where(equal(x, last), size - 1, place)
-    inside = logical_and(greater_equal(x, getitem(edges, 0)), less_equal(x, last))
-    return where(inside, place, size)
+    size = edges.shape[0] - 1  # type: ignore[operator]
+    place = tl.searchsorted(edges, x, side="right") - 1
+    place = tl.where(x == edges[-1], size - 1, place)
+    return tl.where((x >= edges[0]) & (x <= edges[-1]), place, size)
 
 
 # ---- interpolation ------------------------------------------------------------------------------------------------------------
-def interp(x: Any, xp: Any, fp: Any, *, left: Any, right: Any) -> Any:
+def interp(x: Array, xp: Array, fp: Array, *, left: Operand | None, right: Operand | None) -> Array:
     x, xp = floating("interp", x, xp, real=True)
-    x = full(xp, (), x, dtype_of(xp)) if is_scalar(x) else x
+    x, xp = as_arrays(xp.dtype, x, xp)
     (_, values) = floating("interp", x, fp)
-    if shape_of(xp) != shape_of(fp) or rank_of(xp) != 1 or shape_of(xp)[0] == 0:
-        raise ValueError(
-            f"interp: xp and fp must be 1-d, of one length and not empty; got shapes {shape_of(xp)} and {shape_of(fp)}"
-        )
-    size = shape_of(xp)[0]
-    shape = shape_of(x)
-    x = reshape(x, (-1,))
-    above = clip(searchsorted(xp, x, side="right"), 1, size - 1 or 1)  # type: ignore[operator]
-    below = subtract(above, 1)
-    above = minimum(above, size - 1)  # type: ignore[operator]
-    x0, x1, y0, y1 = take(xp, below), take(xp, above), take(values, below), take(values, above)
-    width = subtract(x1, x0)
-    narrow = equal(width, 0)
-    part = divide(subtract(x, x0), where(narrow, 1.0, width))
-    # At the points themselves the value is exact, also beside an infinite one.
-    at_start, at_end = equal(x, x0), equal(x, x1)
-    inner = add(y0, multiply(subtract(y1, y0), part))
-    result = where(at_start, y0, where(at_end, y1, inner))
-    first, last = getitem(xp, 0), getitem(xp, -1)
-    result = where(less(x, first), getitem(values, 0) if left is None else left, result)
-    result = where(greater(x, last), getitem(values, -1) if right is None else right, result)
+    if xp.shape != fp.shape or xp.ndim != 1 or xp.shape[0] == 0:
+        raise ValueError(f"interp: xp and fp must be 1-d, of one length and not empty; got shapes {xp.shape} and {fp.shape}")
+    size = xp.shape[0]
+    shape = x.shape
+    x = tl.reshape(x, (-1,))
+    above = tl.clip(tl.searchsorted(xp, x, side="right"), 1, size - 1 or 1)  # type: ignore[operator]
+    below = above - 1
+    above = tl.minimum(above, size - 1)  # type: ignore[operator]
+    x0, x1, y0, y1 = tl.take(xp, below), tl.take(xp, above), tl.take(values, below), tl.take(values, above)
+    width = x1 - x0
+    width = tl.where(width == 0, 1.0, width)
+    inner = y0 + (y1 - y0) * ((x - x0) / width)
+    slope = (y1 - y0) / width
+    slope = tl.where(tl.isfinite(slope), slope, 0.0)  # at the points exact, also beside an infinite value
+    result = tl.where(x == x0, y0 + slope * (x - x0), tl.where(x == x1, y1 + slope * (x - x1), inner))
+    result = tl.where(x < xp[0], values[0] if left is None else left, result)
+    result = tl.where(x > xp[-1], values[-1] if right is None else right, result)
     return resize(result, shape)

@@ -1,7 +1,8 @@
-"""The check of a conversion: both modules run on the same random inputs, and what they compute is compared.
+"""The check of a conversion: the original and the converted module run on the same random inputs, and their results are compared.
 
-Results and gradients of the parameters, in evaluation and in training. Nothing of either module changes. Where the original draws
-random numbers in training, which two runs of it show, only shapes are compared there.
+Compared are the outputs and the gradients of the parameters, in evaluation and in training. Neither module changes.
+Where the original differs from itself as much, because it draws random numbers or because its inputs differ by a rounding error,
+only the shapes are compared.
 """
 
 from __future__ import annotations
@@ -9,137 +10,224 @@ from __future__ import annotations
 import copy
 import inspect
 import itertools
+import math
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from trellis import tree
-from trellis.array import Array
 from trellis.convert.common import ConversionError
-from trellis.dispatch import interpreters, load
+from trellis.core import tree
+from trellis.core.array import Array
+from trellis.core.container import Container
+from trellis.core.dispatch import interpreters, target
+from trellis.nn.attention import MultiHeadAttention, TransformerDecoderLayer, TransformerEncoderLayer
+from trellis.nn.convolution import Convolution
 from trellis.nn.functional import functional_call
+from trellis.nn.linear import Embedding, Linear
 from trellis.nn.module import Module
-from trellis.nn.structure import modules
+from trellis.nn.normalization import ChannelNormalization, LayerNorm, RMSNorm
+from trellis.nn.recurrent import Cell, RecurrentNetwork
+from trellis.nn.structure import as_array, modules
 from trellis.ops.conversion import astype, is_array, to_numpy
+from trellis.ops.creation import zeros
 from trellis.ops.reduction import sum as sum_
-from trellis.transforms import value_and_grad
+from trellis.transforms.gradients import value_and_grad
 
 Inputs = tuple[Any, ...]  # the arguments of a call: nests of NumPy arrays
-Values = list[np.ndarray[Any, Any]]
-_LIMITS = {"float64": 1e-8, "complex128": 1e-8, "float32": 1e-4, "complex64": 1e-4}  # the others are short
+Value = np.ndarray[Any, Any]
+Values = list[Value]
+# Arguments that say whether a function trains, and their values when it does.
+MODES = {"is_training": True, "training": True, "train": True, "deterministic": False, "use_running_average": False}
+_EPS = {"float64": 2.0**-52, "complex128": 2.0**-52, "float32": 2.0**-23, "complex64": 2.0**-23, "float16": 2.0**-10}
+_SHORT_EPS = 2.0**-7  # of bfloat16
+_REPEATS = 8  # runs of the original that show whether it differs from itself
 
 
 class Outcome(NamedTuple):
-    """What one run gave: outputs in a row, gradients of `score` by path, and (asked for on a mismatch) results of the parts."""
+    """The result of one run: its outputs in a row, and the gradients of `score` by path."""
 
     outputs: Values
-    gradients: dict[str, np.ndarray[Any, Any]]
-    parts: Callable[[], dict[str, list[Values]]] = dict
+    gradients: dict[str, Value]
 
 
 Runner = Callable[[Inputs, bool], Outcome]  # inputs, training
 
 
-def verify(owner: str, expected: Runner, found: Runner, inputs: Any, guesses: Sequence[Inputs]) -> None:
-    """Compare two modules on `inputs`, or on the first guess that the original takes; raise ConversionError if they differ."""
+def verify_module(owner: str, model: Module, found: Runner, inputs: Any, back: Callable[[], Module]) -> None:
+    """Compare a Module with the native module made of it. `back` makes that one a Module again: its parts name a difference."""
+
+    def first_part(inputs: Inputs, training: bool, eps: float) -> str:
+        theirs, ours = (_parts(copy.deepcopy(one).train(training), inputs) for one in (model, back()))
+        return _first_part(theirs, ours, eps)
+
+    verify(owner, module_runner(model), found, inputs, guesses(model), first_part)
+
+
+def verify(
+    owner: str, expected: Runner, found: Runner, inputs: Any, guesses: Iterable[Inputs],
+    first_part: Callable[[Inputs, bool, float], str] = lambda inputs, training, eps: "",
+) -> None:  # fmt: skip
+    """Raise ConversionError if two modules differ on numbers like `inputs`, or on the first guess that the original takes."""
     if inputs is None:
-        inputs = next((guess for guess in guesses if _runs(expected, guess)), None)
+        start = _first_run(expected, guesses)
     else:
         inputs = tree.map(_as_numpy, inputs if isinstance(inputs, tuple) else (inputs,))
-    if inputs is None:
+        start = _first_run(expected, [tree.map(_drawn, inputs)])
+        if start is None or not all(np.isfinite(x).all() for x in start[1].outputs):  # outside of its domain
+            start = inputs, expected(inputs, False)
+    if start is None:
         warnings.warn(
-            f"{owner}: the check did not run, as no inputs could be guessed; give inputs=(...), or check=False", stacklevel=4
+            f"{owner}: the check did not run, as no inputs could be guessed; give inputs=(...), or check=False", stacklevel=5
         )
         return
+    inputs, want = start
     for training in (False, True):
-        want, got = expected(inputs, training), found(inputs, training)
-        alike = _difference(want.outputs, expected(inputs, True).outputs) == 0 if training else True
-        _compare(f"{owner}, in {'training' if training else 'evaluation'}", want, got, not alike)
+        want = expected(inputs, True) if training else want
+        got = found(inputs, training)
+        where = f"{owner}, in {'training' if training else 'evaluation'}"
+        if _shapes(want) != _shapes(got):
+            raise ConversionError(f"{where}: the outputs have shapes {_shapes(got)}, those of the original {_shapes(want)}")
+        eps = _eps(want, got)
+        outputs = _output_difference(want, got, eps)
+        problem = outputs or _gradient_difference(want, got, eps)
+        if problem and not _differs_from_itself(expected, inputs, training, want, eps):
+            raise ConversionError(f"{where}: {problem}{first_part(inputs, training, eps) if outputs else ''}")
 
 
-def _runs(run: Runner, inputs: Inputs) -> bool:
-    try:
-        run(inputs, False)
-        return True
-    except Exception:  # whatever a model says to inputs that it was not made for
-        return False
+def _first_run(run: Runner, candidates: Iterable[Inputs]) -> tuple[Inputs, Outcome] | None:
+    """The first inputs that a module takes, and its outcome in evaluation."""
+    for inputs in candidates:
+        try:
+            return inputs, run(inputs, False)
+        except Exception:  # code of the user's may raise anything for inputs that it was not written for
+            continue
+    return None
 
 
 def _as_numpy(x: Any) -> Any:
     return np.asarray(to_numpy(x)) if is_array(x) else x
 
 
+def _drawn(x: Any) -> Any:
+    """Random numbers in place of floating-point ones, between the smallest, the largest and 0. Others may be indices, and stay.
+
+    Examples are often constant, as `jnp.ones`: a normalization divides them by 0, and dropout may give one result twice.
+    """
+    if not isinstance(x, np.ndarray) or x.dtype.kind != "f" or not np.isfinite(x).all():
+        return x
+    low, high = float(np.min(x, initial=0.0)), float(np.max(x, initial=0.0))
+    if low == high:
+        low, high = -1.0, 1.0
+    return np.random.default_rng(0).uniform(low, high, x.shape).astype(x.dtype)
+
+
 # ---- comparing -----------------------------------------------------------------------------------------------------------------
-def _compare(where: str, want: Outcome, got: Outcome, shapes_only: bool) -> None:
-    shapes = [[x.shape for x in outcome.outputs] for outcome in (want, got)]
-    if shapes[0] != shapes[1]:
-        raise ConversionError(f"{where}: the outputs have shapes {shapes[1]}, those of the original {shapes[0]}")
-    if shapes_only:
-        return
-    off = _difference(want.outputs, got.outputs)
-    if not off <= 1:
-        raise ConversionError(f"{where}: the outputs differ by {_largest(want.outputs, got.outputs):.3g}{_first_part(want, got)}")
+def _shapes(outcome: Outcome) -> list[tuple[int, ...]]:
+    return [x.shape for x in outcome.outputs]
+
+
+def _differs_from_itself(run: Runner, inputs: Inputs, training: bool, before: Outcome, eps: float) -> bool:
+    """Whether repeated runs of a module differ because it draws in training, or because its inputs differ by a rounding error."""
+    generator = np.random.default_rng(2)
+
+    def nudged(x: Any) -> Any:
+        if not isinstance(x, np.ndarray) or x.dtype.kind != "f":
+            return x
+        return (x * (1 + eps * generator.uniform(-1, 1, x.shape))).astype(x.dtype)
+
+    if not training and _differ(before, run(inputs, False), eps):
+        return False  # a state that no conversion can know of, and not a draw
+    return any(_differ(before, run(tree.map(nudged, inputs), training), eps) for _ in range(_REPEATS))
+
+
+def _differ(want: Outcome, got: Outcome, eps: float) -> bool:
+    return _shapes(want) != _shapes(got) or bool(_output_difference(want, got, eps) or _gradient_difference(want, got, eps))
+
+
+def _output_difference(want: Outcome, got: Outcome, eps: float) -> str:
+    """How outputs of the same shapes differ, in words; empty if rounding explains it."""
+    off = [_gap(a, b) for a, b in zip(want.outputs, got.outputs) if not _is_near(a, b, eps)]
+    return f"the outputs differ by {_number(max(off))}" if off else ""
+
+
+def _gradient_difference(want: Outcome, got: Outcome, eps: float) -> str:
+    """How gradients differ, in words. They are sums that may cancel, so the largest of all is the measure."""
     missing = want.gradients.keys() ^ got.gradients.keys()
     if missing:
-        raise ConversionError(f"{where}: only one of the two has a gradient of {', '.join(sorted(map(repr, missing)))}")
-    names = list(want.gradients)
-    scale = _scale(list(want.gradients.values()))
-    for name in names:
-        pair = [want.gradients[name]], [got.gradients[name]]
-        if not _difference(*pair, scale) <= 1:
-            raise ConversionError(
-                f"{where}: the outputs agree, but the gradient of {name!r} differs by {_largest(*pair):.3g}; the largest "
-                f"gradient is {scale:.3g}"
-            )
+        return f"only one of the two has a gradient of {', '.join(sorted(map(repr, missing)))}"
+    size = max(map(_size, want.gradients.values()), default=0.0)
+    for name, a in want.gradients.items():
+        if not _is_near(a, got.gradients[name], eps, size):
+            off = _number(_gap(a, got.gradients[name]))
+            return f"the outputs agree, but the gradient of {name!r} differs by {off}; the largest gradient is {size:.3g}"
+    return ""
 
 
-def _scale(values: Values) -> float:
-    """The size that differences are measured by: sums in another order differ by parts of the largest summand."""
-    return max([1e-3, *(float(np.max(np.abs(x), initial=0.0)) for x in values if np.isfinite(x).all())])
+def _is_near(want: Value, got: Value, eps: float, size: float | None = None) -> bool:
+    """Whether rounding explains the difference: half of the digits agree. Whole numbers are equal."""
+    exact = want.dtype.kind in "biu" and got.dtype.kind in "biu"
+    limit = 0.0 if exact else math.sqrt(eps) * ((_size(want) if size is None else size) or 1.0)
+    return _gap(want, got) <= limit
 
 
-def _largest(want: Values, got: Values) -> float:
-    return max(
-        (float(np.max(np.abs(np.subtract(a, b, dtype=np.complex128)), initial=0.0)) for a, b in zip(want, got)), default=0.0
-    )
+def _eps(*outcomes: Outcome) -> float:
+    """The distance from 1 to the next number, in the shortest dtype of the outputs and the parameters."""
+    values = [x for one in outcomes for x in (*one.outputs, *one.gradients.values())]
+    return max((_EPS.get(x.dtype.name, _SHORT_EPS) for x in values if x.dtype.kind not in "biu"), default=0.0)
 
 
-def _difference(want: Values, got: Values, scale: float | None = None) -> float:
-    """How far off, in units of what rounding explains; NaN equals NaN."""
-    worst = 0.0
-    for a, b in zip(want, got):
-        limit = max(_LIMITS.get(x.dtype.name, 0.0 if x.dtype.kind in "biu" else 3e-2) for x in (a, b))
-        wide = [np.nan_to_num(x.astype(np.complex128), nan=0.5, posinf=1e30, neginf=-1e30) for x in (a, b)]
-        off = float(np.max(np.abs(wide[0] - wide[1]), initial=0.0))
-        worst = max(worst, off and off / ((limit or 1e-30) * (_scale([a]) if scale is None else scale)))
-    return worst
+def _size(x: Value) -> float:
+    sizes = np.abs(x.astype(np.complex128))
+    return float(np.max(sizes, initial=0.0, where=np.isfinite(sizes)))
 
 
-def _first_part(want: Outcome, got: Outcome) -> str:
+def _gap(want: Value, got: Value) -> float:
+    """The largest difference. NaN equals NaN, and is infinitely far from a number."""
+    a, b = want.astype(np.complex128), got.astype(np.complex128)
+    with np.errstate(invalid="ignore"):
+        gaps = np.where((a == b) | (np.isnan(a) & np.isnan(b)), 0.0, np.abs(a - b))
+    return float(np.max(np.nan_to_num(gaps, nan=np.inf, posinf=np.inf), initial=0.0))
+
+
+def _number(gap: float) -> str:
+    return f"{gap:.3g}" if math.isfinite(gap) else "a NaN or an infinity that only one of them has"
+
+
+def _first_part(theirs: Mapping[str, list[Values]], ours: Mapping[str, list[Values]], eps: float) -> str:
     """Words for the first part whose results differ, of those that both name."""
-    theirs, ours = want.parts(), got.parts()
     for path, calls in theirs.items():
-        for number, (a, b) in enumerate(zip(calls, ours.get(path, []))):
-            if [x.shape for x in a] != [x.shape for x in b] or not _difference(a, b) <= 1:
-                return f"; the first submodule that differs is {path!r}, call {number}, by {_largest(a, b):.3g}"
+        for number, pair in enumerate(zip(calls, ours.get(path, []))):
+            want, got = (Outcome(values, {}) for values in pair)
+            if _shapes(want) != _shapes(got) or _output_difference(want, got, eps):
+                off = max(map(_gap, *pair)) if _shapes(want) == _shapes(got) else math.inf
+                return f"; the first submodule that differs is {path!r}, call {number}, by {_number(off)}"
     return ""
 
 
 # ---- one run -------------------------------------------------------------------------------------------------------------------
-def weights(outputs: Sequence[Any]) -> Values:
-    """Fixed random numbers for each floating-point output (None for another): gradients are those of sum(output * weight)."""
-    generator = np.random.default_rng(0)
-    return [generator.normal(size=tuple(x.shape)) for x in outputs]
+def score(result: Any) -> Any:
+    """sum(output * weight) over the real outputs, with fixed random weights: the number whose gradients are compared.
+
+    `result` is a nest of arrays of any framework; the score is a `tl.Array`.
+    """
+    outputs = [x for x in map(as_array, tree.leaves(result)) if x is not None]
+    generator, total = np.random.default_rng(0), zeros((), backend=outputs[0].backend if outputs else None)
+    for x in outputs:
+        weight = generator.normal(size=tuple(x.shape))
+        if x.dtype.kind == "f":
+            constant = Array(interpreters[type(x._data)].constant(weight, like=x._data))
+            total = total + sum_(x * astype(constant, x.dtype))
+    return total
 
 
-def is_smooth(x: np.ndarray[Any, Any]) -> bool:
-    """Whether a gradient can start at this output: real and floating, bfloat16 too."""
-    return x.dtype.kind == "f" or x.dtype.name == "bfloat16"
+def outcome(result: Any, gradients: Mapping[str, Any]) -> Outcome:
+    """The outcome of a run whose result and gradients are arrays of any framework."""
+    return Outcome(_outputs(result), {path: np.asarray(to_numpy(x)) for path, x in gradients.items()})
 
 
-def outputs_of(result: Any) -> Values:
+def _outputs(result: Any) -> Values:
     return [np.asarray(to_numpy(x)) for x in tree.leaves(result) if is_array(x)]
 
 
@@ -150,123 +238,131 @@ def module_runner(model: Module) -> Runner:
         one = copy.deepcopy(model).train(training)
         for _, part, _ in modules(one):  # from no seed of its own, so that two runs of one that draws differ
             part._meta.options.pop("draws", None)
-        native = on_backend(inputs, one)
-        return Outcome(*scored(one, native), parts=lambda: _parts(copy.deepcopy(model).train(training), native))
+        return scored(one, inputs)
 
     return run
 
 
-def scored(model: Module, native: Inputs, kwargs: Any = None) -> tuple[Values, dict[str, np.ndarray[Any, Any]]]:
-    """Outputs and gradients of a Module, which stays as it is."""
-    v = model.v
+def scored(model: Module, inputs: Inputs, kwargs: Mapping[str, Any] | None = None) -> Outcome:
+    """One run of a Module, which stays as it is."""
+    arguments = _beside(model, inputs)
 
-    def score(v: Any) -> Any:
-        result, _ = functional_call(model, v, None, *native, **(kwargs or {}))
-        outputs = [x for x in tree.leaves(result) if is_array(x)]
-        total: Any = 0.0
-        for x, weight in zip(outputs, weights(outputs)):
-            if x.dtype.kind == "f":
-                constant = Array(interpreters[type(x._data)].constant(weight, like=x._data))
-                total = total + sum_(x * astype(constant, x.dtype))
-        return total, result
+    def call(v: dict[str, Any]) -> Any:
+        return functional_call(model, Container.from_flat_dict(v), None, *arguments, **(kwargs or {}))[0]
 
-    if not len(v):
-        return outputs_of(functional_call(model, v, None, *native, **(kwargs or {}))[0]), {}
-    (_, result), grads = value_and_grad(score, has_aux=True)(v)
-    return outputs_of(result), {path: np.asarray(to_numpy(x)) for path, x in grads.to_flat_dict().items()}
+    return differentiated(call, model.v.to_flat_dict())
 
 
-def on_backend(inputs: Inputs, model: Module) -> Inputs:
-    """NumPy inputs as Arrays on the backend of a model, floating-point ones in the dtype of its parameters."""
-    held = next(iter([*model.v.to_flat_dict().values(), *model.buffers.to_flat_dict().values()]), None)
-    goal = load("numpy") if held is None else interpreters[type(held._data)]
-    dtype = held.dtype if held is not None and held.dtype.kind == "f" else None
+def differentiated(call: Callable[[dict[str, Any]], Any], v: dict[str, Any]) -> Outcome:
+    """The outcome of `call(v)`, where `v` is path -> array, with gradients by Trellis."""
+
+    def run(v: dict[str, Any]) -> tuple[Any, Any]:
+        result = call(v)
+        return score(result), result
+
+    if not v:
+        return outcome(call(v), {})
+    (_, result), gradients = value_and_grad(run, has_aux=True)(v)
+    return outcome(result, gradients)
+
+
+def _beside(model: Module, inputs: Inputs) -> Inputs:
+    held = [*model.v.to_flat_dict().values(), *model.buffers.to_flat_dict().values()]
+    return placed(inputs, held[0].backend if held else "numpy", held)
+
+
+def placed(inputs: Any, backend: str, beside: Sequence[Array]) -> Any:
+    """NumPy inputs as Arrays on a backend; floating-point ones have the dtype and the device of the first of `beside`."""
+    goal, like = target(backend), next((x for x in beside if x.dtype.kind == "f"), None)
 
     def bring(x: Any) -> Any:
         if not isinstance(x, np.ndarray):
             return x
-        return Array(goal.from_numpy(x, dtype=dtype if x.dtype.kind == "f" else None, device=None, copy=True))
+        dtype = like.dtype if like is not None and x.dtype.kind == "f" else None
+        return Array(goal.from_numpy(x, dtype=dtype, device=None if like is None else like.device, copy=True))
 
     return tree.map(bring, inputs)
 
 
-def _parts(model: Module, native: Inputs) -> dict[str, list[Values]]:
-    """What the layers of a Module return."""
-    model(*native, track_submod_rets=True)
-    order: dict[str, list[Values]] = {}
-    for path in _in_order(model.submod_call_order):
-        order.setdefault(path, [])
-    return {path: [outputs_of(one) for one in model.submod_rets[path]] for path in order}
+def _parts(model: Module, inputs: Inputs) -> dict[str, list[Values]]:
+    """Path -> the results of a layer, one per call."""
+    model(*_beside(model, inputs), track_submod_rets=True)
+    paths = dict.fromkeys(_in_order(model.submod_call_order))
+    return {path: [_outputs(one) for one in model.submod_rets[path]] for path in paths}
 
 
 def _in_order(calls: dict[str, Any]) -> Iterator[str]:
-    """Paths in the order in which the calls end: what is inside comes first, so that the innermost difference is named."""
+    """Paths in the order in which the calls end: inner ones come first, so that the innermost difference is named."""
     for name, below in calls.items():
         if isinstance(below, dict):
             yield from _in_order(below)
         yield name.rpartition("_")[0]
 
 
-# ---- inputs --------------------------------------------------------------------------------------------------------------------
-def arrays(kind: str, size: int, channel_last: bool = True) -> Iterator[np.ndarray[Any, Any]]:
-    """Random arrays for a layer of a kind that takes `size` channels (of indices: for a table of that size)."""
+# ---- guessed inputs ------------------------------------------------------------------------------------------------------------
+Hints = Mapping[type, tuple[str, str]]  # class of a layer -> the kind of its input, and the attribute that holds its channels
+_WINDOWS = ("line", "image", "volume")
+_HINTS: Hints = {
+    Convolution: ("window", "input_channels"),
+    **dict.fromkeys((Linear, Cell), ("vector", "input_channels")),
+    RecurrentNetwork: ("sequence", "input_channels"),
+    Embedding: ("indices", "num_embeddings"),
+    **dict.fromkeys((MultiHeadAttention, TransformerEncoderLayer, TransformerDecoderLayer), ("sequence", "embed_dim")),
+    ChannelNormalization: ("window", "num_features"),
+    **dict.fromkeys((LayerNorm, RMSNorm), ("vector", "normalized_shape")),
+}
+
+
+def guesses(model: Module) -> Iterator[Inputs]:
+    """Inputs that a Module may take, by its first layer that has parameters of its own."""
+    for _, layer, _ in modules(model):
+        hint = hinted(layer, _HINTS)
+        if hint is not None:
+            kind, size = hint
+            if kind == "window":
+                kind = _WINDOWS[(getattr(layer, "dims", None) or getattr(layer, "axes", (4,))[-1] - 2) - 1]
+            last = getattr(layer, "data_format", "channel_last") in ("channel_last", "NWC", "NHWC", "NDHWC")
+            return itertools.islice(repeated(type(model).forward.__get__(model), arrays(kind, size, last)), 14)
+    return iter(())
+
+
+def hinted(layer: Any, hints: Hints) -> tuple[str, int] | None:
+    """The kind of input of a layer and its channels, by the first class that it is an instance of."""
+    for kind, (name, attribute) in hints.items():
+        if isinstance(layer, kind):
+            size = getattr(layer, attribute)
+            return name, size[-1] if isinstance(size, tuple) else size
+    return None
+
+
+def arrays(kind: str, size: int, channel_last: bool = True) -> Iterator[Value]:
+    """Random arrays for a layer that takes `size` channels; for a table of that size, indices."""
     generator = np.random.default_rng(1)
     if kind == "indices":
         yield generator.integers(0, size, (3, 5))
         return
     if kind in ("vector", "sequence"):
-        for shape in ((3, size), (3, 5, size))[:: 1 if kind == "vector" else -1]:
-            yield generator.normal(size=shape).astype(np.float32)
-        return
-    dims = {"line": 1, "image": 2, "volume": 3}[kind]
-    for side in (8, 6, 7, 5, 10, 12, 14, 16, 20, 24, 28, 32, 48, 64)[: 14 if dims < 3 else 4]:
-        shape = (3, *[side] * dims, size) if channel_last else (3, size, *[side] * dims)
+        shapes: list[tuple[int, ...]] = [(3, size), (3, 5, size)][:: 1 if kind == "vector" else -1]
+    else:
+        dims = 1 + _WINDOWS.index(kind)
+        windows = [(side,) * dims for side in (8, 6, 7, 5, 10, 12, 14, 16, 20, 24, 28, 32, 48, 64)[: 14 if dims < 3 else 4]]
+        shapes = [(3, *window, size) if channel_last else (3, size, *window) for window in windows]
+    for shape in shapes:
         yield generator.normal(size=shape).astype(np.float32)
 
 
-def repeated(function: Callable[..., Any], found: Iterator[np.ndarray[Any, Any]]) -> Iterator[Inputs]:
-    """Each array as often as the function has arguments that it needs."""
-    try:
-        parameters = list(inspect.signature(function).parameters.values())
-    except (TypeError, ValueError):
-        parameters = []
-    positional = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD) and p.default is p.empty]
+def repeated(function: Callable[..., Any] | inspect.Signature, found: Iterable[Value]) -> Iterator[Inputs]:
+    """Each array as often as a function has arguments that it needs."""
+    count = max(1, required(function))
     for x in found:
-        yield (x,) * max(1, len(positional))
+        yield (x,) * count
 
 
-def guesses(model: Module) -> Iterator[Inputs]:
-    """Inputs that a Module may take, by its first layer that has parameters of its own."""
-    found: Iterator[np.ndarray[Any, Any]] = iter(())
-    for _, one, _ in modules(model):
-        hint = _hint(one)
-        if hint is not None:
-            found = arrays(*hint)
-            break
-    return itertools.islice(repeated(type(model).forward.__get__(model), found), 14)
-
-
-def _hint(layer: Any) -> tuple[str, int, bool] | None:
-    """The kind of input of a layer, the number of channels, and whether they are last."""
-    from trellis import nn
-    from trellis.nn.convolution import Convolution
-    from trellis.nn.normalization import ChannelNormalization
-    from trellis.nn.recurrent import Cell, RecurrentNetwork
-
-    last = getattr(layer, "data_format", "channel_last") in ("channel_last", "NWC", "NHWC", "NDHWC")
-    if isinstance(layer, Convolution):
-        return ("line", "image", "volume")[layer.dims - 1], layer.input_channels, last
-    if isinstance(layer, (nn.Linear, Cell)):
-        return "vector", layer.input_channels, True
-    if isinstance(layer, RecurrentNetwork):
-        return "sequence", layer.input_channels, True
-    if isinstance(layer, nn.Embedding):
-        return "indices", layer.num_embeddings, True
-    if isinstance(layer, (nn.MultiHeadAttention, nn.TransformerEncoderLayer, nn.TransformerDecoderLayer)):
-        return "sequence", layer.embed_dim, True
-    if isinstance(layer, ChannelNormalization):
-        dims = getattr(layer, "axes", (4,))[-1] - 2
-        return ("line", "image", "volume")[dims - 1], layer.num_features, last
-    if isinstance(layer, (nn.LayerNorm, nn.RMSNorm)):
-        return "vector", layer.normalized_shape[-1], True
-    return None
+def required(function: Callable[..., Any] | inspect.Signature) -> int:
+    """How many positional arguments a function cannot do without, but for its mode."""
+    try:
+        signature = function if isinstance(function, inspect.Signature) else inspect.signature(function)
+    except (TypeError, ValueError):  # not written in Python
+        return 0
+    takes = [p for p in signature.parameters.values() if p.default is p.empty and p.name not in MODES]
+    return sum(p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD) for p in takes)

@@ -1,10 +1,10 @@
-"""What the four converters share: a native module as a `tl.Module`, and a Module's state in native hands.
+"""Code that the four converters share: a native module as a `tl.Module`, and a Module that runs on native arrays.
 
 Rules this file obeys:
-- A native module's arrays stand in a tree of `Node`s with the native names, so all that works on a Module works on it: `v`, `v=`,
-  buffers, freezing, saving, tracking, nesting. Its computation stays native.
+- A native module's arrays stand in a tree of `Node`s with the native names, so everything that works on a Module works on it:
+  `v`, `v=`, buffers, freezing, saving, tracking, nesting. Its computation stays native.
 - The native module is never run on other arrays in place: a call with `v=` uses the framework's own pure form.
-- Native arrays and those of the tree are one state: what changes on one side is seen on the other, whoever changed it.
+- Native arrays and those of the tree are one state: each side sees every change of the other.
 """
 
 from __future__ import annotations
@@ -15,12 +15,15 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from trellis import dispatch
-from trellis.array import Array
+import numpy as np
+
+from trellis.core import dispatch
+from trellis.core.array import Array
+from trellis.core.container import Container
 from trellis.nn import building
-from trellis.nn.border import _inside as inside, outside
+from trellis.nn.border import inside, outside, run as run_module
 from trellis.nn.module import Module
-from trellis.nn.structure import gather, is_floating, modules
+from trellis.nn.structure import Binding, gather, is_floating, modules
 
 
 class ConversionError(ValueError):
@@ -49,6 +52,7 @@ class Link:
 
     def __init__(self, root: Any, slots: Sequence[Slot]) -> None:
         self.slots, self.lock = slots, threading.RLock()
+        self.names = [".".join(slot.path) for slot in slots]
         self.parts: list[tuple[int, str]] = []  # of each Node: which one holds it, the root being 0, and the attribute
         self.places: list[tuple[int, str]] = []  # of each slot: the Node, and the attribute
         numbers: dict[tuple[str, ...], int] = {(): 0}
@@ -116,17 +120,13 @@ class Foreign(Module):
     native: Any
     mode = True
 
-    def __init__(self, native: Any) -> None:
+    def __init__(self, native: Any, *given: Any) -> None:
         self.native = native  # Module's own __init__ would set the mode
-        self._connect()
+        self._connect(*given)
 
     # ---- what a subclass writes
     def _slots(self) -> list[Slot]:
         """Every array of `self.native`; two slots with one value share it."""
-        raise NotImplementedError
-
-    def _call_native(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Run `self.native` itself on native arguments; it may change its own state."""
         raise NotImplementedError
 
     def _call_pure(self, arrays: list[Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Mapping[int, Any]]:
@@ -149,9 +149,9 @@ class Foreign(Module):
         if "native" in self.__dict__:
             self._native_mode(bool(mode))
 
-    def _connect(self) -> None:
-        """Make the tree of the native arrays, or take over the one that is there, as after a copy."""
-        link = Link(self, self._slots())
+    def _connect(self, *given: Any) -> None:
+        """Make the tree of the native arrays, or take over the one that is there, as after a copy; `given` goes to `_slots`."""
+        link = Link(self, self._slots(*given))
         nodes, arrays = link.nodes(self), {}
         for (part, name), slot in zip(link.places, link.slots):
             node, array = nodes[part], arrays.setdefault(id(slot.value), Array(slot.value))
@@ -165,16 +165,29 @@ class Foreign(Module):
         self._meta.link = link
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
-        args, kwargs = outside(args), outside(kwargs)
-        if self._bound is None:
-            return inside(self._call_native(args, kwargs), [])
+        call = self._call_native if self._bound is None else self._call_on_tree
+        return inside(call(outside(args), outside(kwargs)))
+
+    def _call_on_tree(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Run the pure form on the arrays of the tree, which keeps the buffers that it changes."""
         link = self._meta.link
         nodes = link.nodes(self)
         result, changed = self._call_pure([nodes[part].__dict__[name]._data for part, name in link.places], args, kwargs)
         for index, value in changed.items():
             part, name = link.places[index]
             setattr(nodes[part], name, Array(value))
-        return inside(result, [])
+        return result
+
+    def _call_native(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Run `self.native` on native arguments; it may change its own state.
+
+        Here the pure form runs in its place, and both sides hold the buffers after it; a buffer that is traced is an error.
+        """
+        link = self._meta.link
+        link.pull()
+        result = self._call_on_tree(args, kwargs)
+        link.push()
+        return result
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)
@@ -214,30 +227,19 @@ def instance_of(
     return native
 
 
-# ---- a Module in native hands --------------------------------------------------------------------------------------------------
+# ---- a Module on native arrays -------------------------------------------------------------------------------------------------
 def skeleton(model: Module, backend: str, owner: str) -> Module:
-    """A copy of a model on a backend, for a native module to run on native arrays. It draws by no seeds of its own.
-
-    The random state of the model stays in the options of its layers, under "kept_draws": `original` gives it back.
-    """
+    """A copy of a model on a backend, for a native module to run on native arrays; it draws from the stream of each run."""
     if not model.built:
         raise RuntimeError(f"{owner}: {type(model).__name__} is not built; call it once, or model.build()")
     made = copy.deepcopy(model)
-    for _, one, _ in modules(made):
-        draws = one._meta.options.pop("draws", None)
-        if draws is not None:
-            one._meta.options["kept_draws"] = draws
-    building.bring(made, backend, None, None)
+    building.move_arrays(made, backend)
     return made
 
 
 def original(made: Module, v: Mapping[str, Any], buffers: Mapping[str, Any]) -> Module:
     """A Module of the original class with these values (path -> native array), which are copied."""
     model = copy.deepcopy(made)
-    for _, one, _ in modules(model):
-        draws = one._meta.options.pop("kept_draws", None)
-        if draws is not None:
-            one._meta.options["draws"] = draws
     replaced: dict[int, Array] = {}
     for values, is_buffer in ((v, False), (buffers, True)):
         held = gather(model, is_buffer).to_flat_dict()
@@ -245,6 +247,44 @@ def original(made: Module, v: Mapping[str, Any], buffers: Mapping[str, Any]) -> 
         replaced |= {id(own): Array(values[path]).__copy__() for path, own in held.items()}
     building.replace(model, replaced, set())
     return model
+
+
+def hollow(made: Module) -> None:
+    """Let go of the values of a skeleton, which the native module holds: arrays of their shapes and dtypes take no memory."""
+    numpy = dispatch.load("numpy")
+    if not any(one._meta.link and one._meta.link.held for _, one, _ in modules(made)):
+        building.change(made, lambda x: Array(np.broadcast_to(np.zeros((), numpy.native_dtype(x.dtype)), tuple(x.shape))))
+
+
+def run_on(
+    made: Module, v: Mapping[str, Any], buffers: Mapping[str, Any], stream: Any, set_mode: Callable[[Module], Any],
+    args: tuple[Any, ...], kwargs: Mapping[str, Any],
+) -> tuple[Any, dict[str, Any]]:  # fmt: skip
+    """Run a skeleton on native arrays (path -> array): its result in native arrays, and path -> value of the buffers it changed.
+
+    `set_mode` sets the mode of each layer of this run; the layers draw from `stream`.
+    """
+    binding = Binding(stream=stream)
+    try:
+        one = made._copy(binding, Container.from_flat_dict(v), Container.from_flat_dict(buffers))
+        for _, layer in binding.pairs:
+            set_mode(layer)
+        result = outside(run_module(one, args, dict(kwargs)))
+        after = native_state(one, buffers=True)
+        return result, {path: x for path, x in after.items() if x is not buffers[path]}
+    finally:
+        binding.release()
+
+
+def nested(flat: Mapping[tuple[str, ...], Any]) -> dict[str, Any]:
+    """Nested dicts of values by their keys."""
+    made: dict[str, Any] = {}
+    for keys, value in flat.items():
+        node = made
+        for key in keys[:-1]:
+            node = node.setdefault(key, {})
+        node[keys[-1]] = value
+    return made
 
 
 def native_state(module: Module, *, buffers: bool = False) -> dict[str, Any]:

@@ -12,25 +12,29 @@ from typing import Any
 
 import numpy as np
 
-from trellis import dtypes, nn
-from trellis.array import Array
-from trellis.container import Container
-from trellis.dispatch import target
-from trellis.keys import Key, make_key
+from trellis import nn, ops, optim, random, training, transforms
+from trellis.core import dtypes
+from trellis.core.array import Array
+from trellis.core.container import Container
+from trellis.core.dispatch import target
 from trellis.nn.building import Stream
 from trellis.nn.initializers import Initializer
 from trellis.nn.module import Module
 from trellis.nn.structure import Meta, adopt, gather
 from trellis.ops.conversion import to_numpy
+from trellis.random.keys import Key, make_key
 
 _KINDS = ("tuple", "same", "numpy", "dtype", "key", "stream", "array", "module", "object", "function")
-_OWN = "tl."  # names that are Trellis's
+_OWN = "tl."  # begins the names of Trellis's own classes and functions
+_ROOMS = (training, optim, transforms, random, ops, nn)
+_PUBLIC = {name: value for room in _ROOMS for name in room.__all__ if callable(value := vars(room)[name])}
+_PUBLIC |= {kind.__name__: kind for kind in (Array, Container, dtypes.DType)}
 _MAPPINGS: dict[str, type] = {"dict": dict, "OrderedDict": OrderedDict, "Container": Container}
-_OPTIONS = ("seed", "dtype", "build_mode", "draws", "kept_draws")  # the others are where and with what it was built once
+_OPTIONS = ("seed", "dtype", "build_mode", "draws")  # the others only said how it was to be built
 
 
 class _Writer:
-    """Describes values; what is met twice is described once."""
+    """Describes values; an array or a Module that is met twice is described once."""
 
     def __init__(self, module: Module, name_of: Callable[[Any], str]) -> None:
         self.name_of = name_of
@@ -95,7 +99,7 @@ class _Writer:
 
     def name(self, value: Any, place: str) -> str:
         name = value.__name__
-        if _of_trellis(name) is value:
+        if _PUBLIC.get(name) is value:
             return _OWN + name
         if name == "<lambda>":
             raise TypeError(
@@ -105,16 +109,8 @@ class _Writer:
         return self.name_of(value)
 
 
-def _of_trellis(name: str) -> Any:
-    """A public class or function of that name; None if there is none."""
-    import trellis
-
-    found = None if name.startswith("_") else vars(nn).get(name, vars(trellis).get(name))
-    return found if callable(found) else None
-
-
 class _Reader:
-    """Makes values of what `_Writer` wrote."""
+    """Makes values of the descriptions of `_Writer`."""
 
     def __init__(self, backend: str, find: Callable[[str], Any]) -> None:
         self.backend, self.find = target(backend), find
@@ -186,7 +182,7 @@ class _Reader:
         return object.__new__(found)
 
     def _found(self, name: str, what: str) -> Any:
-        found = _of_trellis(name.removeprefix(_OWN)) if name.startswith(_OWN) else self.find(name)
+        found = _PUBLIC.get(name.removeprefix(_OWN)) if name.startswith(_OWN) else self.find(name)
         if found is None:
             raise ValueError(f"the {what} {name!r} of the model is not known here; give it: custom_objects={{{name!r}: ...}}")
         return found

@@ -13,29 +13,12 @@ import jax.numpy as jnp
 from flax import errors, linen, nnx
 from jax.core import Tracer
 
-from trellis import tree
 from trellis.backends.jax.random import check_draw
-from trellis.container import Container
-from trellis.convert import check as checking
-from trellis.convert.common import Foreign, Slot, instance_of, original, skeleton
-from trellis.convert.pure import (
-    Draws,
-    Function,
-    FunctionModule,
-    JaxModule,
-    Leaf,
-    check_function,
-    first_values,
-    fresh_key,
-    guesses,
-    hollow,
-    in_jit,
-    module_runner,
-    native_key,
-    paths_of,
-    run,
-    runner,
-)
+from trellis.convert import check as checking, pure
+from trellis.convert.common import Foreign, Slot, hollow, instance_of, nested, original, run_on, skeleton
+from trellis.convert.pure import Leaf
+from trellis.core import tree
+from trellis.core.container import Container
 from trellis.nn.module import Module
 from trellis.nn.structure import as_array, gather, modules
 
@@ -44,7 +27,7 @@ TO, FROM = "to_flax_module", "from_flax_module"
 
 # ---- a Module as a module of nnx -----------------------------------------------------------------------------------------------
 class Plan:
-    """What computes for a converted Module: static to nnx, and the same in all copies, so that what is compiled fits them all."""
+    """The Module that computes. It is static to nnx, and all copies share it, so that compiled code fits them all."""
 
     def __init__(self, model: Module) -> None:
         self.skeleton = skeleton(model, "jax", TO)
@@ -59,28 +42,26 @@ class Plan:
 class FlaxModule(nnx.Module):
     """A `tl.Module` as a module of nnx: an `nnx.Param`, or for a buffer an `nnx.BatchStat`, at each path of `v`.
 
-    `deterministic` is for what draws from `rngs`, `use_running_average` for layers with buffers; None leaves the modes as the
-    Module had them.
+    `deterministic` is the mode of layers that draw from `rngs`, `use_running_average` that of layers with buffers; None leaves
+    the modes of the Module.
     """
 
     def __init__(self, model: Module) -> None:
         plan = self.plan = Plan(model)
         modes = {one.training for _, one, _ in modules(model)}
         self.deterministic = self.use_running_average = not modes.pop() if len(modes) == 1 else None
-        self.rngs = nnx.data(nnx.Rngs(fresh_key(TO)) if any(_draws(one) for _, one, _ in modules(model)) else None)
+        self.rngs = nnx.data(nnx.Rngs(pure.fresh_key(TO)) if any(_draws(one) for _, one, _ in modules(model)) else None)
         for kind, buffers in ((nnx.Param, False), (nnx.BatchStat, True)):
             _grow(self, gather(plan.skeleton, buffers), kind)
         hollow(plan.skeleton)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        v, buffers = _flat(self, nnx.Param), _flat(self, nnx.BatchStat)
-        before = {path: variable[...] for path, variable in buffers.items()}
-        nests = Container.from_flat_dict({path: variable[...] for path, variable in v.items()}), Container.from_flat_dict(before)
-        draws = Draws(self._draw, lambda: None if self.rngs is None else self._draw())
-        result, after = run(self.plan.skeleton, *nests, draws, self._set_modes, args, kwargs)
-        for path, value in after.items():
-            if value is not before[path]:
-                buffers[path].set_value(value)
+        buffers = _flat(self, nnx.BatchStat)
+        v, before = ({path: x[...] for path, x in part.items()} for part in (_flat(self, nnx.Param), buffers))
+        draws = pure.Draws(self._draw, lambda: None if self.rngs is None else self._draw())
+        result, changed = run_on(self.plan.skeleton, v, before, draws, self._set_mode, *pure.on_jax((args, kwargs)))
+        for path, value in changed.items():
+            buffers[path].set_value(value)
         return result
 
     def _draw(self) -> Any:
@@ -90,11 +71,10 @@ class FlaxModule(nnx.Module):
             )
         return self.rngs.dropout()
 
-    def _set_modes(self, model: Module) -> None:
-        for _, one, _ in modules(model):
-            off = self.use_running_average if one._meta.buffers else self.deterministic
-            if off is not None and one.training is off:
-                one.training = not off
+    def _set_mode(self, layer: Module) -> None:
+        off = self.use_running_average if layer._meta.buffers else self.deterministic
+        if off is not None and layer.training is off:
+            layer.training = not off
 
 
 def _draws(one: Any) -> bool:
@@ -143,9 +123,7 @@ def _kind(name: str) -> type[FlaxModule]:
 def to_native(model: Module, *, inputs: Any = None, check: bool = True) -> FlaxModule:
     made = _kind(type(model).__name__)(model)
     if check:
-        checking.verify(
-            TO, checking.module_runner(model), _runner(made, _flat(made, nnx.Param)), inputs, list(checking.guesses(model))
-        )
+        checking.verify_module(TO, model, _runner(made, _flat(made, nnx.Param)), inputs, lambda: _original(made))
     return made
 
 
@@ -157,7 +135,7 @@ def _variables(module: Any) -> dict[tuple[str, ...], Any]:
         for path, x in nnx.iter_graph(module)
         if isinstance(x, nnx.Variable) and not isinstance(x, nnx.RngState)
     }
-    return dict(zip(paths_of(found), found.values()))
+    return dict(zip(pure.paths_of(found), found.values()))
 
 
 def _streams(module: Any) -> list[Any]:
@@ -187,7 +165,7 @@ def _put(variable: Any, value: Any) -> None:
         object.__setattr__(variable, "_raw_value", value)
 
 
-class NnxModule(JaxModule):
+class NnxModule(pure.JaxModule):
     """A module of nnx as a Module that shares its variables."""
 
     framework = "flax"
@@ -205,13 +183,13 @@ class NnxModule(JaxModule):
         ]
 
     def _call_native(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        if in_jit() or any(isinstance(x, Tracer) for x in tree.leaves((args, kwargs))):
+        if pure.in_jit() or any(isinstance(x, Tracer) for x in tree.leaves((args, kwargs))):
             return super()._call_native(args, kwargs)
         return self.native(*args, **kwargs)
 
     def _call_pure(self, arrays: list[Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Mapping[int, Any]]:
         seed = self._maybe_seed()
-        one = _copied(self.native, None if seed is None else native_key(seed))
+        one = _copied(self.native, None if seed is None else pure.native_key(seed))
         variables = list(_variables(one).values())
         for variable, value in zip(variables, arrays):
             variable.set_value(value)
@@ -248,7 +226,7 @@ def from_native(
     """A module of nnx, or one of linen with its `variables`, as a Module; without them, those that `init` gives."""
     kwargs, what = dict(constructor_kwargs or {}), "a module of flax.nnx or flax.linen"
     if isinstance(native, type) and issubclass(native, nnx.Module) and _lacks_rngs(native, constructor_args, kwargs):
-        kwargs["rngs"] = nnx.Rngs(fresh_key(FROM))
+        kwargs["rngs"] = nnx.Rngs(pure.fresh_key(FROM))
     module = instance_of(FROM, native, (nnx.Module, linen.Module), what, constructor_args, kwargs)
     args, options = tuple(instance_args), dict(instance_kwargs or {})
     if isinstance(module, FlaxModule):
@@ -258,14 +236,14 @@ def from_native(
     if isinstance(module, linen.Module):
         made = _of_linen(module, args, options, variables)
         if check:
-            check_function(FROM, made, args, options)
+            pure.check_function(FROM, made, args, options)
         return made
     made = NnxModule(module)
     if check:
         found = _variables(module)
-        guessed = [] if options else guesses(inspect.signature(module), {path: x.get_value() for path, x in found.items()})
+        guessed = [] if options else pure.guesses(inspect.signature(module), {path: x.get_value() for path, x in found.items()})
         named = {"/".join(path): x for path, x in found.items() if "/".join(path) in made.v}
-        checking.verify(FROM, _runner(module, named, options), module_runner(made, options), args or None, guessed)
+        checking.verify(FROM, _runner(module, named, options), pure.module_runner(made, options), args or None, guessed)
     return made
 
 
@@ -281,13 +259,14 @@ def _original(module: FlaxModule) -> Module:
     """The Module that a module of nnx was made of, with the values that it has now."""
     values = [{path: x.get_value() for path, x in _flat(module, kind).items()} for kind in (nnx.Param, nnx.BatchStat)]
     made = original(module.plan.skeleton, *values)
-    module._set_modes(made)
+    for _, layer, _ in modules(made):
+        module._set_mode(layer)
     return made
 
 
 def _runner(module: Any, variables: Mapping[str, Any], kwargs: Mapping[str, Any] | None = None) -> checking.Runner:
     """Runs of a module of nnx as nnx runs it, on copies; `variables` are its parameters by path."""
-    seeds = itertools.count()  # two runs of what draws differ
+    seeds = itertools.count()  # so that two runs of a module that draws differ
 
     def call(v: Any, args: Any, training: bool) -> Any:
         one = _copied(module, jax.random.key(next(seeds)))
@@ -297,26 +276,31 @@ def _runner(module: Any, variables: Mapping[str, Any], kwargs: Mapping[str, Any]
         (one.train if training else one.eval)()
         return one(*args, **(kwargs or {}))
 
-    model = functools.partial(_original, module) if isinstance(module, FlaxModule) else None
-    return runner(call, {path: x.get_value() for path, x in variables.items()}, model)
+    return pure.runner(call, {path: x.get_value() for path, x in variables.items()})
 
 
 # ---- a module of linen as a Module ---------------------------------------------------------------------------------------------
-def _of_linen(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any], variables: Any) -> FunctionModule:
+def _of_linen(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any], variables: Any) -> pure.FunctionModule:
     name = type(module).__name__
     signature = inspect.Signature(list(inspect.signature(type(module).__call__).parameters.values())[1:])
     if variables is not None:
-        values = _leaves(variables)
+        values = pure.leaves(FROM, "variables", variables)
     else:
-        values = first_values(
-            FROM, name, "variables", signature, args, kwargs, lambda *given, **options: _leaves(module.init(*given, **options))
+        values = pure.first_values(
+            FROM,
+            name,
+            "variables",
+            signature,
+            args,
+            kwargs,
+            lambda *given, **options: pure.leaves(FROM, "init", module.init(*given, **options)),
         )
     params = [leaf for leaf in values if leaf[0] == "params"]
     state = [leaf for leaf in values if leaf[0] != "params"]
     collections = list(dict.fromkeys(leaf[0] for leaf in state))
 
     def call(params: dict[Leaf, Any], state: dict[Leaf, Any], key: Any, args: Any, kwargs: Any) -> tuple[Any, dict[Leaf, Any]]:
-        given = _nested({**params, **state})
+        given = nested({**params, **state})
         try:  # streams that are not named draw from that of the parameters
             result, after = module.apply(
                 given, *args, rngs=None if key is None else {"params": key}, mutable=collections, **kwargs
@@ -324,26 +308,7 @@ def _of_linen(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any], variab
         except errors.InvalidRngError:
             check_draw(FROM)
             raise
-        return result, {**state, **_leaves(after)}
+        return result, {**state, **pure.leaves(FROM, "apply", after)}
 
-    function = Function(name, call, params, state, signature)
-    return FunctionModule(function, [values[leaf] for leaf in (*params, *state)])
-
-
-def _leaves(nest: Any, above: Leaf = ()) -> dict[Leaf, Any]:
-    if not isinstance(nest, Mapping):
-        array = as_array(nest)
-        if array is None or not above:
-            raise TypeError(f"{FROM}: variables hold a {type(nest).__name__} at {'/'.join(above)!r}; expected a dict of arrays")
-        return {above: jnp.asarray(array._data)}
-    return {leaf: value for key, inner in nest.items() for leaf, value in _leaves(inner, (*above, key)).items()}
-
-
-def _nested(flat: Mapping[Leaf, Any]) -> dict[str, Any]:
-    made: dict[str, Any] = {}
-    for leaf, value in flat.items():
-        node = made
-        for key in leaf[:-1]:
-            node = node.setdefault(key, {})
-        node[leaf[-1]] = value
-    return made
+    function = pure.Function(name, call, params, state, signature)
+    return pure.FunctionModule(function, [values[leaf] for leaf in (*params, *state)])

@@ -1,7 +1,7 @@
 """The names and layouts that Flax has for the parameters of layers, in nnx and in linen; see `layouts.Row`.
 
 Filters are [*window, in, out] in both. Each layer of a recurrent network, at `layer0`, `layer0_reverse`, ... of ours, is a cell
-in Flax. Several rows of the same arrays are for different layers of Flax: the one whose names are there holds.
+in Flax. Several rows of the same arrays are for different layers of Flax: the first whose names are there applies.
 """
 
 from __future__ import annotations
@@ -11,12 +11,11 @@ from typing import Any
 import numpy as np
 
 from trellis.convert import keras_names
-from trellis.convert.layouts import Row, Value, Values, matrix, row, same
+from trellis.convert.layouts import BIASES, Row, Value, Values, matrix, row, same, split, summed_biases
 from trellis.nn.attention import MultiHeadAttention
 from trellis.nn.convolution import Convolution, TransposedConvolution
-from trellis.nn.embedding import Embedding
 from trellis.nn.functions import PReLU
-from trellis.nn.linear import Linear
+from trellis.nn.linear import Embedding, Linear
 from trellis.nn.normalization import BatchNorm, Normalization
 from trellis.nn.recurrent import GRU, LSTM, RNN, GRUCell, LSTMCell, RNNCell
 
@@ -29,19 +28,7 @@ def mirrored(x: Value) -> Value:
 # ---- recurrent cells -----------------------------------------------------------------------------------------------------------
 def _gates(own: str, names: tuple[str, ...]) -> Row:
     """Gates side by side, each an array by itself in Flax."""
-
-    def apart(layer: Any, x: Value) -> Values:
-        return tuple(np.split(x, len(names), axis=-1))
-
-    return Row((own,), names, apart, lambda layer, *parts: (np.concatenate(parts, axis=-1),))
-
-
-def _summed(layer: Any, bias: Value, recurrent_bias: Value) -> Values:
-    return (bias + recurrent_bias,)
-
-
-def _as_bias(layer: Any, x: Value) -> Values:
-    return x, np.zeros_like(x)
+    return split(own, names, axis=-1)
 
 
 def _lstm_biases(layer: Any, bias: Value, recurrent_bias: Value) -> Values:
@@ -49,15 +36,18 @@ def _lstm_biases(layer: Any, bias: Value, recurrent_bias: Value) -> Values:
 
 
 def _from_lstm_biases(layer: Any, *parts: Value) -> Values:
-    return _as_bias(layer, np.concatenate(parts))
+    bias = np.concatenate(parts)
+    return bias, np.zeros_like(bias)
+
+
+_SUMMED = summed_biases("dense_i/bias")
 
 
 def _gru_bias(layer: Any, bias: Value, recurrent_bias: Value) -> Values:
     """nnx has none inside the product with the reset gate."""
-    inside = np.split(recurrent_bias, 3)[2]
-    if inside.any():
+    if np.split(recurrent_bias, 3)[2].any():
         raise ValueError("a GRUCell of nnx has no recurrent bias for the new state, and that of this layer is not zero")
-    return (bias + recurrent_bias,)
+    return _SUMMED.to_native(layer, bias, recurrent_bias)
 
 
 def _gru_biases(layer: Any, bias: Value, recurrent_bias: Value) -> Values:
@@ -73,29 +63,28 @@ def _four(first: str, forget: str, kind: str) -> tuple[str, ...]:
     return tuple(f"{first}{gate}/{kind}" for gate in ("i", forget, "g", "o"))
 
 
-_BIASES = ("bias", "recurrent_bias")
 _FUSED = (same("kernel", "dense_i/kernel"), same("recurrent_kernel", "dense_h/kernel"))
 _LSTM = (
     *_FUSED,
-    Row(_BIASES, ("dense_h/bias",), _summed, _as_bias),
+    summed_biases("dense_h/bias"),
     _gates("kernel", _four("i", "f_", "kernel")),
     _gates("kernel", _four("i", "f", "kernel")),
     _gates("recurrent_kernel", _four("h", "f", "kernel")),
-    Row(_BIASES, _four("h", "f", "bias"), _lstm_biases, _from_lstm_biases),
+    Row(BIASES, _four("h", "f", "bias"), _lstm_biases, _from_lstm_biases),
 )
 _GRU = (
     *_FUSED,
-    Row(_BIASES, ("dense_i/bias",), _gru_bias, _as_bias),
+    _SUMMED._replace(to_native=_gru_bias),
     _gates("kernel", ("ir/kernel", "iz/kernel", "in/kernel")),
     _gates("recurrent_kernel", ("hr/kernel", "hz/kernel", "hn/kernel")),
-    Row(_BIASES, ("ir/bias", "iz/bias", "in/bias", "hn/bias"), _gru_biases, _from_gru_biases),
+    Row(BIASES, ("ir/bias", "iz/bias", "in/bias", "hn/bias"), _gru_biases, _from_gru_biases),
 )
 _SIMPLE = (
     *_FUSED,
-    Row(_BIASES, ("dense_i/bias",), _summed, _as_bias),
+    _SUMMED,
     same("kernel", "i/kernel"),
     same("recurrent_kernel", "h/kernel"),
-    Row(_BIASES, ("i/bias",), _summed, _as_bias),
+    summed_biases("i/bias"),
 )
 _AFFINE = (same("w", "scale"), same("b", "bias"))
 
@@ -116,10 +105,7 @@ TABLE: dict[type, tuple[Row, ...]] = {
     Normalization: _AFFINE,
     BatchNorm: (*_AFFINE, same("running_mean", "mean"), same("running_variance", "var")),
     MultiHeadAttention: _attention(),
-    LSTM: _LSTM,
-    LSTMCell: _LSTM,
-    GRU: _GRU,
-    GRUCell: _GRU,
-    RNN: _SIMPLE,
-    RNNCell: _SIMPLE,
+    **dict.fromkeys((LSTM, LSTMCell), _LSTM),
+    **dict.fromkeys((GRU, GRUCell), _GRU),
+    **dict.fromkeys((RNN, RNNCell), _SIMPLE),
 }

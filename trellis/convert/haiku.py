@@ -11,22 +11,10 @@ import jax
 import jax.numpy as jnp
 
 from trellis.backends.jax.random import check_draw
-from trellis.container import Container
-from trellis.convert import check as checking
-from trellis.convert.common import native_state, original, skeleton
-from trellis.convert.pure import (
-    Draws,
-    Function,
-    FunctionModule,
-    Leaf,
-    check_function,
-    first_values,
-    hollow,
-    run,
-    runner,
-)
+from trellis.convert import check as checking, pure
+from trellis.convert.common import hollow, instance_of, native_state, nested, original, run_on, skeleton
+from trellis.convert.pure import Leaf
 from trellis.nn.module import Module
-from trellis.nn.structure import as_array
 
 TO, FROM = "to_haiku_module", "from_haiku_module"
 
@@ -46,7 +34,7 @@ class Part(hk.Module):
 
 
 class Plan:
-    """What a converted Module holds: its skeleton, its first values, and their places, each the name of a part and one in it."""
+    """A converted Module: its skeleton, its first values, and their places, each the name of a part and a name in it."""
 
     def __init__(self, model: Module) -> None:
         self.skeleton = skeleton(model, "jax", TO)
@@ -57,7 +45,7 @@ class Plan:
 
 
 def _place(path: str) -> tuple[str, str]:
-    """A parameter `a/b/w` is `w` of `a/b`; what cannot name a module of Haiku, as a number, goes to the name of the parameter."""
+    """A parameter `a/b/w` is `w` of `a/b`. Keys that cannot name a module of Haiku, as numbers, go to the parameter."""
     keys = path.split("/")
     end = next((i for i, key in enumerate(keys[:-1]) if not key.isidentifier() or not key.isascii()), len(keys) - 1)
     return "/".join(keys[:end]), "/".join(keys[end:])
@@ -80,12 +68,16 @@ class HaikuModule(hk.Module):
         plan = self.plan
         v = {path: self._at(path, "parameter", value) for path, value in plan.v.items()}
         buffers = {path: self._at(path, "state", value) for path, value in plan.buffers.items()}
-        set_modes = None if is_training is None else lambda model: model.train(bool(is_training))
-        nests = Container.from_flat_dict(v), Container.from_flat_dict(buffers)
-        result, after = run(plan.skeleton, *nests, Draws(hk.next_rng_key, hk.maybe_next_rng_key), set_modes, args, kwargs)
-        for path, value in after.items():
-            if value is not buffers[path]:
-                self._at(path, "set_state", value)
+
+        def set_mode(layer: Module) -> None:
+            if is_training is not None:
+                layer.training = bool(is_training)
+
+        result, changed = run_on(
+            plan.skeleton, v, buffers, pure.Draws(hk.next_rng_key, hk.maybe_next_rng_key), set_mode, *pure.on_jax((args, kwargs))
+        )
+        for path, value in changed.items():
+            self._at(path, "set_state", value)
         return result
 
     def _at(self, path: str, method: str, value: Any) -> Any:
@@ -98,7 +90,7 @@ def to_native(model: Module, *, inputs: Any = None, check: bool = True) -> type[
     name = type(model).__name__
     made = type(HaikuModule)(name, (HaikuModule,), {"plan": Plan(model), "__doc__": f"{name} of Trellis as a Haiku module."})
     if check:
-        checking.verify(TO, checking.module_runner(model), _runner(made), inputs, list(checking.guesses(model)))
+        checking.verify_module(TO, model, _runner(made), inputs, lambda: _original(made.plan, None, None))
     return made
 
 
@@ -126,39 +118,29 @@ def from_native(
             f"{FROM}: expected a class of hk.Module, or what hk.transform or hk.transform_with_state made, got "
             f"{'an object of ' if isinstance(native, hk.Module) else 'a '}{type(native).__name__}"
         )
-    name = native.__name__ if isinstance(native, type) else _name(native)
-    params, state = (None if x is None else _leaves(n, x) for n, x in (("params_hk", params_hk), ("state_hk", state_hk)))
-    if params is None or (state is None and instance_args):
+    function = native if isinstance(native, type) else getattr(native.apply, "_original_fn", None)
+    name = getattr(function, "__name__", "function")
+    values = {argument: nest for argument, nest in (("params_hk", params_hk), ("state_hk", state_hk)) if nest is not None}
+    flat = {argument: pure.leaves(FROM, argument, nest, 2) for argument, nest in values.items()}
+    if "params_hk" not in flat or ("state_hk" not in flat and instance_args):
 
-        def init(*args: Any, **kwargs: Any) -> dict[Any, Any]:
-            made = zip(("params", "state"), transformed.init(*args, **kwargs))
-            return {(part, leaf): value for part, nest in made for leaf, value in _leaves(part, nest).items()}
+        def init(*args: Any, **kwargs: Any) -> dict[Leaf, Any]:
+            return pure.leaves(FROM, "init", dict(zip(("params_hk", "state_hk"), transformed.init(*args, **kwargs))), 3)
 
-        drawn = first_values(FROM, name, "params_hk", signature, instance_args, instance_kwargs or {}, init)
-        first = [{leaf: value for (part, leaf), value in drawn.items() if part == wanted} for wanted in ("params", "state")]
-        params, state = (own if given is None else given for own, given in zip(first, (params, state)))
-    state = state or {}
-    function = Function(name, _pure(transformed), tuple(params), tuple(state), signature)
-    model = FunctionModule(function, [*params.values(), *state.values()])
+        drawn = pure.first_values(FROM, name, "params_hk", signature, instance_args, instance_kwargs or {}, init)
+        for argument in {"params_hk", "state_hk"} - flat.keys():
+            flat[argument] = {leaf[1:]: value for leaf, value in drawn.items() if leaf[0] == argument}
+    params, state = flat["params_hk"], flat.get("state_hk", {})
+    function = pure.Function(name, _pure(transformed), tuple(params), tuple(state), signature)
+    model = pure.FunctionModule(function, [*params.values(), *state.values()])
     if check:
-        check_function(FROM, model, tuple(instance_args), instance_kwargs or {})
+        pure.check_function(FROM, model, tuple(instance_args), instance_kwargs or {})
     return model
-
-
-def _name(transformed: Any) -> str:
-    return getattr(getattr(transformed.apply, "_original_fn", None), "__name__", "function")
 
 
 def _of_class(native: type, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[Any, inspect.Signature]:
     def call(*inputs: Any, **options: Any) -> Any:
-        try:
-            made = native(*args, **kwargs)
-        except TypeError as error:
-            raise TypeError(
-                f"{FROM}: {native.__name__} could not be made: {error}; give what its constructor needs as constructor_args= and "
-                "constructor_kwargs="
-            ) from error
-        return made(*inputs, **options)
+        return instance_of(FROM, native, hk.Module, "a class of hk.Module", args, kwargs)(*inputs, **options)
 
     if not any("__call__" in vars(kind) for kind in native.__mro__[:-1]):
         raise TypeError(f"{FROM}: {native.__name__} has no __call__; give hk.transform_with_state of a function that uses it")
@@ -167,7 +149,7 @@ def _of_class(native: type, args: Sequence[Any], kwargs: Mapping[str, Any]) -> t
 
 
 def _of_transformed(native: Any) -> tuple[Any, inspect.Signature]:
-    """With state and a key, whether or not it has them."""
+    """A transformed function that takes state and a key, whether or not the given one does."""
     parameters = list(inspect.signature(native.apply).parameters.values())
     has_state = isinstance(native, hk.TransformedWithState)
     first = 2 if has_state else 1
@@ -184,29 +166,10 @@ def _of_transformed(native: Any) -> tuple[Any, inspect.Signature]:
     return hk.TransformedWithState(init, apply), inspect.Signature(parameters[first + has_key :])
 
 
-def _leaves(argument: str, nest: Any) -> dict[Leaf, Any]:
-    """(module, name) -> array."""
-    found: dict[Leaf, Any] = {}
-    if not isinstance(nest, Mapping) or not all(isinstance(inner, Mapping) for inner in nest.values()):
-        raise TypeError(
-            f"{FROM}: {argument} is a {type(nest).__name__}; expected {{module: {{name: array}}}}, as init returns it"
-        )
-    for module, inner in nest.items():
-        for name, value in inner.items():
-            array = as_array(value)
-            if array is None:
-                raise TypeError(
-                    f"{FROM}: {argument} holds a {type(value).__name__} at {module!r}, {name!r}; only arrays can be parameters "
-                    "and buffers"
-                )
-            found[module, name] = jnp.asarray(array._data)
-    return found
-
-
 def _pure(transformed: Any) -> Any:
     def call(params: dict[Leaf, Any], state: dict[Leaf, Any], key: Any, args: Any, kwargs: Any) -> tuple[Any, dict[Leaf, Any]]:
         try:
-            result, after = transformed.apply(_nested(params), _nested(state), key, *args, **kwargs)
+            result, after = transformed.apply(nested(params), nested(state), key, *args, **kwargs)
         except ValueError as error:
             if type(error).__name__ == "MissingRNGError":
                 check_draw(FROM)
@@ -220,18 +183,11 @@ def _pure(transformed: Any) -> Any:
     return call
 
 
-def _nested(flat: dict[Leaf, Any]) -> dict[str, dict[str, Any]]:
-    made: dict[str, dict[str, Any]] = {}
-    for (module, name), value in flat.items():
-        made.setdefault(module, {})[name] = value
-    return made
-
-
 def _original(plan: Plan, params: Any, state: Any) -> Module:
     """The Module that a class was made of, with the values that are given; without any, with those that it had."""
     made: list[dict[str, Any]] = []
     for argument, given, own in (("params_hk", params, plan.v), ("state_hk", state, plan.buffers)):
-        flat = _leaves(argument, given or {})
+        flat = pure.leaves(FROM, argument, given or {}, 2)
         names = {path: plan.places[path] for path in own}
         tops = [top for top in _tops(flat) if all(_leaf(top, place) in flat for place in names.values())]
         if given is not None and names and len(tops) != 1:
@@ -257,10 +213,10 @@ def _leaf(top: str, place: tuple[str, str]) -> Leaf:
 def _runner(made: type[HaikuModule]) -> checking.Runner:
     transformed = hk.transform_with_state(lambda args, training: made("top")(*args, is_training=training))
     plan = made.plan
-    state = _nested({_leaf("top", plan.places[path]): value for path, value in plan.buffers.items()})
+    state = nested({_leaf("top", plan.places[path]): value for path, value in plan.buffers.items()})
 
     def call(v: Any, args: Any, training: bool) -> Any:
-        params = _nested({_leaf("top", plan.places[path]): value for path, value in v.items()})
+        params = nested({_leaf("top", plan.places[path]): value for path, value in v.items()})
         return transformed.apply(params, state, jax.random.PRNGKey(0), args, training)[0]
 
-    return runner(call, plan.v, lambda: _original(plan, None, None))
+    return pure.runner(call, plan.v)

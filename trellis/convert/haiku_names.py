@@ -11,36 +11,35 @@ from typing import Any
 import numpy as np
 
 from trellis.convert.flax_names import mirrored
-from trellis.convert.layouts import Row, Value, Values, blocks, matrix, row, same
+from trellis.convert.layouts import BIASES, PARTS, Row, Value, Values, blocks, matrix, reshaped, row, same, split
 from trellis.nn.attention import MultiHeadAttention
 from trellis.nn.convolution import Convolution, TransposedConvolution
-from trellis.nn.embedding import Embedding
-from trellis.nn.linear import Linear
+from trellis.nn.linear import Embedding, Linear
 from trellis.nn.normalization import BatchNorm, Normalization
 from trellis.nn.recurrent import GRU, LSTM, RNN, GRUCell, LSTMCell, RNNCell
 
 
-# ---- one number a channel, as Haiku shapes it ----------------------------------------------------------------------------------
+# ---- one number per channel, as Haiku shapes it --------------------------------------------------------------------------------
+def _transposed(layer: Any, x: Value) -> Value:
+    return np.transpose(x)
+
+
 def _is_last(layer: Any) -> bool:
     return layer.data_format in ("channel_last", "NWC", "NHWC", "NDHWC")
 
 
-def _bias(layer: Any, x: Value) -> Values:
-    return (x if _is_last(layer) else x.reshape(-1, *[1] * layer.dims),)
+def _bias(layer: Any, x: Value) -> Value:
+    return x if _is_last(layer) else x.reshape(-1, *[1] * layer.dims)
 
 
-def _flat(layer: Any, *arrays: Value) -> Values:
-    return tuple(x.reshape(-1) for x in arrays)
+def _flat(layer: Any, x: Value) -> Value:
+    return x.reshape(-1)
 
 
 def _beside(layer: Any, x: Value) -> Value:
-    """With an axis for each of the input; where there may be two or three, two."""
+    """With one axis per axis of the input; two, if the input may have two or three."""
     ones = [1] * (layer.axes[0] - 1)
     return x.reshape(*ones, -1) if _is_last(layer) or len(ones) == 1 else x.reshape(1, -1, *ones[1:])
-
-
-def _scale(layer: Any, x: Value) -> Values:
-    return (_beside(layer, x),)
 
 
 # ---- batch normalization: averages, and the sums that they are made of ---------------------------------------------------------
@@ -62,7 +61,6 @@ _AVERAGES = tuple(f"~/{which}_ema/{name}" for which in ("mean", "var") for name 
 
 # ---- recurrent cores -----------------------------------------------------------------------------------------------------------
 _GATES = (0, 2, 1, 3)  # input, forget, new, output of ours, and input, new, forget, output: its own inverse
-_BIASES = ("bias", "recurrent_bias")
 
 
 def _lstm_kernel(layer: Any, kernel: Value, recurrent_kernel: Value) -> Values:
@@ -91,65 +89,47 @@ def _other_formula(layer: Any, *arrays: Value) -> Values:
     raise ValueError("a GRU of Haiku computes another formula: it resets the state before the product with the weights")
 
 
-def _as_relu(layer: Any, x: Value) -> Values:
+def _as_relu(layer: Any, x: Value) -> Value:
     if layer.activation != "relu":
         raise ValueError(f"an RNN of Haiku has relu where this layer has {layer.activation}; make it with activation='relu'")
-    return (x,)
+    return x
 
 
 _LSTM = (
     Row(("kernel", "recurrent_kernel"), ("linear/w",), _lstm_kernel, _from_lstm_kernel),
-    Row(_BIASES, ("linear/b",), _lstm_bias, _from_lstm_bias),
+    Row(BIASES, ("linear/b",), _lstm_bias, _from_lstm_bias),
 )
-_GRU = (Row(("kernel", "recurrent_kernel", *_BIASES), ("w_i", "w_h", "b"), _other_formula, _other_formula),)
+_GRU = (Row(("kernel", "recurrent_kernel", *BIASES), ("w_i", "w_h", "b"), _other_formula, _other_formula),)
 _RNN = (
-    Row(("kernel",), ("linear/w",), _as_relu, _as_relu),
+    reshaped("kernel", "linear/w", _as_relu, _as_relu),
     same("recurrent_kernel", "linear_1/w"),
     same("bias", "linear/b"),
     same("recurrent_bias", "linear_1/b"),
 )
 
 
-# ---- attention: [3 * embed, in] and, for each of query, key and value, [in, embed] ---------------------------------------------
-_PARTS = ("query", "key", "value")
-
-
-def _split(layer: Any, x: Value) -> Values:
-    return tuple(np.transpose(part) for part in np.split(x, 3))
-
-
-def _fused(layer: Any, *parts: Value) -> Values:
-    return (np.concatenate([np.transpose(part) for part in parts]),)
-
-
 _AFFINE = (same("w", "scale"), same("b", "offset"))
-_CHANNELS = tuple(Row((own,), (native,), _scale, _flat) for own, native in (("w", "scale"), ("b", "offset")))
+_CHANNELS = tuple(reshaped(own, native, _beside, _flat) for own, native in (("w", "scale"), ("b", "offset")))
 
 # Class -> rows. The nearest class of a layer that is listed decides; those of a network are for each of its layers.
 TABLE: dict[type, tuple[Row, ...]] = {
     Linear: (matrix("w", "w"), same("b", "b")),
     Embedding: (same("w", "embeddings"),),
-    Convolution: (same("w", "w"), Row(("b",), ("b",), _bias, _flat)),
+    Convolution: (same("w", "w"), reshaped("b", "b", _bias, _flat)),
     TransposedConvolution: (
         row("w", "w", lambda x: np.swapaxes(mirrored(x), -1, -2), lambda x: mirrored(np.swapaxes(x, -1, -2))),
-        Row(("b",), ("b",), _bias, _flat),
+        reshaped("b", "b", _bias, _flat),
     ),
     Normalization: _AFFINE,
     BatchNorm: (*_CHANNELS, Row(("running_mean", "running_variance", "batches"), _AVERAGES, _statistics, _from_statistics)),
     MultiHeadAttention: (
-        Row(("in_proj_weights",), tuple(f"{part}/w" for part in _PARTS), _split, _fused),
-        *(matrix(f"{part[0]}_proj_weights", f"{part}/w") for part in _PARTS),
-        Row(
-            ("in_proj_bias",), tuple(f"{part}/b" for part in _PARTS), lambda layer, x: tuple(np.split(x, 3)),
-            lambda layer, *parts: (np.concatenate(parts),),
-        ),
+        split("in_proj_weights", tuple(f"{part}/w" for part in PARTS), _transposed, _transposed),
+        *(matrix(f"{part[0]}_proj_weights", f"{part}/w") for part in PARTS),
+        split("in_proj_bias", tuple(f"{part}/b" for part in PARTS)),
         matrix("out_proj_weights", "linear/w"),
         same("out_proj_bias", "linear/b"),
     ),
-    LSTM: _LSTM,
-    LSTMCell: _LSTM,
-    GRU: _GRU,
-    GRUCell: _GRU,
-    RNN: _RNN,
-    RNNCell: _RNN,
-}  # fmt: skip
+    **dict.fromkeys((LSTM, LSTMCell), _LSTM),
+    **dict.fromkeys((GRU, GRUCell), _GRU),
+    **dict.fromkeys((RNN, RNNCell), _RNN),
+}

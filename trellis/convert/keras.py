@@ -1,12 +1,11 @@
 """Keras: a Module as a `keras.Model`, and a Keras layer or model as a Module.
 
-Keras 3 runs on TensorFlow, JAX or torch. On which is Keras's own choice (KERAS_BACKEND), and what is converted is brought there.
+Keras 3 runs on TensorFlow, JAX or torch, as KERAS_BACKEND says. A converted model is brought to that framework.
 """
 
 from __future__ import annotations
 
 import copy
-import inspect
 import re
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
@@ -15,30 +14,28 @@ from weakref import WeakValueDictionary
 import keras
 import numpy as np
 
-from trellis import dtypes, tree
-from trellis.array import Array
-from trellis.container import Container
 from trellis.convert import check as checking
-from trellis.convert.common import Foreign, Slot, instance_of, original, skeleton
+from trellis.convert.common import Foreign, Slot, hollow, instance_of, original, run_on, skeleton
 from trellis.convert.description import describe, rebuild
-from trellis.dispatch import interpreters, target
-from trellis.keys import Key
-from trellis.nn import building
+from trellis.core import dtypes, tree
+from trellis.core.array import Array
+from trellis.core.dispatch import interpreters
 from trellis.nn.border import outside
-from trellis.nn.module import Module, _run
-from trellis.nn.structure import Binding, gather, modules
-from trellis.ops.conversion import astype, is_array
-from trellis.sampling import NativeKey
+from trellis.nn.module import Module
+from trellis.nn.structure import gather, modules
+from trellis.ops.conversion import astype
+from trellis.random.keys import Key
+from trellis.random.sources import NativeKey
 
+TO, FROM = "to_keras_module", "from_keras_module"
 Path = tuple[str, ...]
-
 _NAMED: WeakValueDictionary[str, Any] = WeakValueDictionary()  # classes and functions of the models written in this process
 
 
 def _backend() -> str:
     """The framework that Keras runs on, by its name in Trellis."""
     name = keras.backend.backend()
-    if name not in _GRADIENTS:
+    if name not in ("tensorflow", "jax", "torch"):
         raise ValueError(f"Keras runs on {name!r}, where it cannot train; set KERAS_BACKEND to tensorflow, jax or torch")
     return name
 
@@ -51,7 +48,7 @@ class _Row(NamedTuple):
 
 
 class _Plan:
-    """What a layer of a converted model holds. An object of its own, since Keras looks into the lists and dicts of layers."""
+    """The arrays of a layer of a converted model. It is an object, since Keras looks into the lists and dicts of layers."""
 
     def __init__(self, rows: dict[Path, _Row], kinds: Mapping[str, str]) -> None:
         self.rows, self.kinds = rows, kinds
@@ -72,7 +69,7 @@ class _Plan:
             made.trainable = row.trainable
         for key, rows in below.items():
             place = "/".join(next(iter(rows))[: depth + 1])
-            kind: Any = type(self.kinds.get(place, "Weights"), (Weights,), {})  # what summary() calls it
+            kind: Any = type(self.kinds.get(place, "Weights"), (Weights,), {})  # the name in summary()
             layer.parts[key] = part = kind(_Plan(rows, self.kinds), depth + 1, name=key, dtype=layer.dtype_policy)
             part.build()
             self.variables |= part.plan.variables
@@ -96,7 +93,7 @@ class Weights(keras.layers.Layer):
 
 
 class _Generator:
-    """A generator of Keras as one of Trellis, and what the layers of a run take their seeds from: each draw takes the next."""
+    """A generator of Keras as one of Trellis, and the stream of seeds of a run: each draw takes the next."""
 
     def __init__(self, seeds: Any) -> None:
         self.seeds = seeds
@@ -126,13 +123,11 @@ class _Held:
         self.module = module
         self.variables = {"/".join(path): variable for path, variable in plan.variables.items()}
         self.buffers = {"/".join(path) for path, row in plan.rows.items() if row.is_buffer}
-        self.required = _required(module)
+        self.required = checking.required(module._forward if type(module).forward is Module.forward else module.forward)
         plan.rows = {}
-        parts = [part._meta for _, part, _ in modules(module)]
-        for meta in parts:
-            meta.frozen.clear()  # what is trained is Keras's to say
-        if all(meta.link is None for meta in parts):
-            building.change(module, _placeholder)
+        for _, part, _ in modules(module):
+            part._meta.frozen.clear()  # Keras says which variables are trained
+        hollow(module)
 
     def values(self) -> tuple[dict[str, Any], dict[str, Any]]:
         """The values of parameters and of buffers, by path; variables of TensorFlow are read once, not by each op."""
@@ -149,35 +144,18 @@ class _Held:
                 args = tuple(args[0])
             elif isinstance(args[0], dict):
                 args, kwargs = (), args[0]
-        v, buffers = self.values()
-        binding = Binding(stream=draws)
-        try:
-            bound = self.module._copy(binding, *map(Container.from_flat_dict, (v, buffers)))
-            for _, part in binding.pairs:
-                part.training = training
-            result = outside(_run(bound, args, kwargs))
-            for path, x in gather(bound, buffers=True).to_flat_dict().items():
-                if x._data is not buffers[path]:
-                    self.variables[path].assign(x._data)
-        finally:
-            binding.release()
+
+        def set_mode(layer: Module) -> None:
+            layer.training = training
+
+        result, changed = run_on(self.module, *self.values(), draws, set_mode, args, kwargs)
+        for path, value in changed.items():
+            self.variables[path].assign(value)
         return result
 
 
 def _tensors(nest: Any) -> Any:
     return tree.map(lambda x: keras.ops.convert_to_tensor(x) if isinstance(x, np.ndarray) else x, nest)
-
-
-def _required(module: Module) -> int:
-    """How many arguments `forward` cannot do without."""
-    function = module._forward if type(module).forward is Module.forward else module.forward
-    found = inspect.signature(function).parameters.values()
-    return sum(p.default is p.empty and p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD) for p in found)
-
-
-def _placeholder(x: Array) -> Array:
-    """An array of the same shape and dtype that takes no memory."""
-    return Array(np.broadcast_to(np.zeros((), target("numpy").native_dtype(x.dtype)), tuple(x.shape)))
 
 
 @keras.saving.register_keras_serializable("trellis")
@@ -192,7 +170,7 @@ class KerasModule(keras.Model):
         """`module` is built, on the backend of Keras, and nobody else's."""
         v, buffers = gather(module).to_flat_dict(), gather(module, buffers=True).to_flat_dict()
         kinds = list(dict.fromkeys(x.dtype.name for x in v.values() if x.dtype.kind == "f"))
-        # Keras brings what a layer is given to one dtype; a model of two is left to promote.
+        # Keras casts the inputs of a layer to one dtype; a model of two dtypes promotes them itself.
         super().__init__(dtype=kinds[0] if kinds else None, autocast=len(kinds) < 2, **options)
         frozen = module.frozen
         rows = {path: _Row(x, False, path not in frozen) for path, x in v.items()}
@@ -213,10 +191,11 @@ class KerasModule(keras.Model):
     def compute_output_spec(self, *args: Any, **kwargs: Any) -> Any:
         try:
             return super().compute_output_spec(*args, **kwargs)
-        except Exception:
-            if not any(None in x.shape for x in _symbols((args, kwargs))):
+        except Exception:  # an op may raise anything for a size that is no number
+            symbols = [x for x in keras.tree.flatten((args, kwargs)) if isinstance(x, keras.KerasTensor)]
+            if not any(None in x.shape for x in symbols):
                 raise
-        # JAX asks with a size that is no number, which not every op takes. What differs for two sizes is unknown.
+        # JAX asks with a size that is no number, which not every op takes. A size that differs for two batches is unknown.
         first, second = (super(KerasModule, self).compute_output_spec(*_sized(args, n), **_sized(kwargs, n)) for n in (83, 89))
         return keras.tree.map_structure(_joined, first, second)
 
@@ -239,10 +218,6 @@ class KerasModule(keras.Model):
 
 def _frozen(model: KerasModule) -> set[str]:
     return {path for path, x in model.held.variables.items() if path not in model.held.buffers and not x.trainable}
-
-
-def _symbols(nest: Any) -> list[Any]:
-    return [x for x in keras.tree.flatten(nest) if isinstance(x, keras.KerasTensor)]
 
 
 def _sized(nest: Any, size: int) -> Any:
@@ -279,11 +254,10 @@ def to_native(model: Module, *, inputs: Any = None, check: bool = True, **option
         base = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", type(model).__name__).lower()
         count = keras.backend.get_uid(base)
         options["name"] = base if count == 1 else f"{base}_{count - 1}"
-    native = KerasModule(skeleton(model, _backend(), "to_keras_module"), **options)
+    native = KerasModule(skeleton(model, _backend(), TO), **options)
     if check:
         parameters = {path: x for path, x in native.held.variables.items() if path not in native.held.buffers}
-        found = _runner(native, parameters, {}, lambda training: _original(native).train(training))
-        checking.verify("to_keras_module", checking.module_runner(model), found, inputs, list(checking.guesses(model)))
+        checking.verify_module(TO, model, _runner(native, parameters, {}), inputs, lambda: _original(native))
     return native
 
 
@@ -301,20 +275,13 @@ class KerasForeign(Foreign):
     def _call_native(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if _backend() != "jax" or not _is_traced((args, kwargs)):
             return self.native(*args, training=self.training, **kwargs)
-        # What is traced must not stay in the variables: a buffer refuses it, and says what to do.
-        link = self._meta.link
-        nodes = link.nodes(self)
-        result, changed = self._call_pure([slot.get() for slot in link.slots], args, kwargs)
-        for index, value in changed.items():
-            part, name = link.places[index]
-            setattr(nodes[part], name, Array(value))
-        return result
+        return super()._call_native(args, kwargs)  # traced values must not stay in the variables
 
     def _call_pure(self, arrays: list[Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Mapping[int, Any]]:
         variables = [slot.get.__self__.variable for slot in self._meta.link.slots]
         stream = None if self._bound is None else self._bound.stream
         if stream is not None and not isinstance(stream, _Generator):  # of Keras: the state is a variable there
-            arrays = [_words(stream.next()) if _is_seed(x) else array for x, array in zip(variables, arrays)]
+            arrays = [_words(stream.next()) if x.name == "seed_generator_state" else array for x, array in zip(variables, arrays)]
         with keras.StatelessScope(state_mapping=zip(variables, arrays)) as scope:
             before = [scope.get_current_value(x) for x in variables]
             result = self.native(*args, training=self.training, **kwargs)
@@ -348,10 +315,6 @@ class _Shared:
 def _trained(layer: Any) -> set[int]:
     """The ids of the variables that are trained, now or when they are no longer frozen."""
     return {id(x) for part in layer._flatten_layers() for x in part._trainable_variables}
-
-
-def _is_seed(variable: Any) -> bool:
-    return variable.name == "seed_generator_state"
 
 
 def _is_traced(nest: Any) -> bool:
@@ -418,18 +381,16 @@ def from_native(
     native: Any, constructor_args: Any = (), constructor_kwargs: Any = None, instance_args: Any = (), instance_kwargs: Any = None,
     *, check: bool = True,
 ) -> Module:  # fmt: skip
-    """A Keras layer or model as a Module that shares its variables; what `to_native` made as the Module that it was."""
-    layer = instance_of(
-        "from_keras_module", native, keras.layers.Layer, "a Keras layer or model", constructor_args, constructor_kwargs
-    )
+    """A Keras layer or model as a Module that shares its variables; a model that `to_native` made as the Module that it was."""
+    layer = instance_of(FROM, native, keras.layers.Layer, "a Keras layer or model", constructor_args, constructor_kwargs)
     if isinstance(layer, KerasModule):
         return _original(layer)
     _backend()
     if not layer.built:
         if not instance_args and not instance_kwargs:
             raise ValueError(
-                f"from_keras_module: {type(layer).__name__} {layer.name!r} has no variables before its first call; give what it "
-                "is called with: instance_args=(x,)"
+                f"{FROM}: {type(layer).__name__} {layer.name!r} has no variables before its first call; give what it is called "
+                "with: instance_args=(x,)"
             )
         layer(*outside(tuple(instance_args)), training=False, **outside(dict(instance_kwargs or {})))
     model = KerasForeign(layer)
@@ -446,78 +407,36 @@ def _original(model: KerasModule) -> Module:
 
 
 # ---- checks --------------------------------------------------------------------------------------------------------------------
-def _runner(layer: Any, parameters: Mapping[str, Any], kwargs: Any, parts_of: Any = None) -> checking.Runner:
-    """Runs of a Keras layer, whose state stays as it is, with gradients by the framework's own means."""
+def _runner(layer: Any, parameters: Mapping[str, Any], kwargs: Any) -> checking.Runner:
+    """Runs of a Keras layer, whose state stays as it is."""
 
     def run(inputs: checking.Inputs, training: bool) -> checking.Outcome:
-        arguments = _tensors(inputs)
+        arguments, trained = _tensors(inputs), {path: x for path, x in parameters.items() if x.trainable}
 
-        def score(values: Any = ()) -> tuple[Any, Any]:
-            with keras.StatelessScope(state_mapping=zip(trained.values(), values)):
-                result = layer(*arguments, training=training, **kwargs)
-            total: Any = 0.0
-            outputs = [x for x in tree.leaves(result) if is_array(x)]
-            for x, weight in zip(outputs, checking.weights(outputs)):
-                if keras.backend.is_float_dtype(keras.backend.standardize_dtype(x.dtype)):
-                    total = total + keras.ops.sum(x * keras.ops.convert_to_tensor(weight, dtype=x.dtype))
-            return total, outputs
+        def call(v: dict[str, Any]) -> Any:
+            with keras.StatelessScope(state_mapping=[(trained[path], value) for path, value in v.items()]):
+                return layer(*arguments, training=training, **kwargs)
 
-        trained = {path: x for path, x in parameters.items() if x.trainable}
-        outputs, gradients = _GRADIENTS[_backend()](score, list(trained.values()))
-        found: dict[str, Any] = {path: np.zeros(tuple(x.shape)) for path, x in parameters.items()}
-        found |= {path: keras.ops.convert_to_numpy(x) for path, x in zip(trained, gradients) if x is not None}
-        parts = dict if parts_of is None else lambda: checking._parts(one := parts_of(training), checking.on_backend(inputs, one))
-        return checking.Outcome(checking.outputs_of(outputs), found, parts)
+        found = checking.differentiated(call, {path: keras.ops.convert_to_tensor(x.value) for path, x in trained.items()})
+        frozen = {path: np.zeros(tuple(x.shape)) for path, x in parameters.items() if path not in trained}
+        return found._replace(gradients=found.gradients | frozen)
 
     return run
 
 
-def _tensorflow_gradients(score: Any, variables: list[Any]) -> tuple[Any, list[Any]]:
-    import tensorflow as tf
-
-    with tf.GradientTape() as tape:
-        total, outputs = score()
-    found = tape.gradient(total, [x.value for x in variables]) if tf.is_tensor(total) else []
-    return outputs, [None if x is None else tf.convert_to_tensor(x) for x in found]
-
-
-def _jax_gradients(score: Any, variables: list[Any]) -> tuple[Any, list[Any]]:
-    import jax
-
-    found, outputs = jax.grad(score, has_aux=True)([x.value for x in variables])
-    return outputs, found
-
-
-def _torch_gradients(score: Any, variables: list[Any]) -> tuple[Any, list[Any]]:
-    import torch
-
-    total, outputs = score()
-    differentiable = isinstance(total, torch.Tensor) and total.requires_grad
-    return outputs, list(torch.autograd.grad(total, [x.value for x in variables], allow_unused=True)) if differentiable else []
-
-
-_GRADIENTS: dict[str, Any] = {
-    "tensorflow": _tensorflow_gradients,
-    "jax": _jax_gradients,
-    "torch": _torch_gradients,
-}
-
-
 def _check(model: KerasForeign, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-    layer = model.native
-    trained = _trained(layer)
-    parameters = {"/".join(path): x for path, x in _variables(layer) if id(x) in trained}
+    slots = model._meta.link.slots
+    parameters = {"/".join(slot.path): slot.get.__self__.variable for slot in slots if not slot.is_buffer}
 
     def found(inputs: checking.Inputs, training: bool) -> checking.Outcome:
         before = model.training
         try:
-            native = checking.on_backend(inputs, model.train(training))
-            return checking.Outcome(*checking.scored(model, native, outside(kwargs)))
+            return checking.scored(model.train(training), inputs, outside(kwargs))
         finally:
             model.train(before)
 
-    expected = _runner(layer, parameters, outside(kwargs))
-    checking.verify("from_keras_module", expected, found, args or None, _guesses(layer))
+    expected = _runner(model.native, parameters, outside(kwargs))
+    checking.verify(FROM, expected, found, args or None, _guesses(model.native))
 
 
 def _guesses(layer: Any) -> list[checking.Inputs]:

@@ -1,4 +1,4 @@
-"""What Haiku and Flax share: pure functions of JAX as Modules, and Modules in the hands of such functions."""
+"""Code that Haiku and Flax share: pure functions of JAX as Modules, and Modules inside of such functions."""
 
 from __future__ import annotations
 
@@ -13,27 +13,25 @@ import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
 
-from trellis import tree
-from trellis.array import Array
-from trellis.container import Container
 from trellis.convert import check as checking
 from trellis.convert.common import Foreign, Slot, attribute_name, native_state
-from trellis.dispatch import load
-from trellis.keys import Key, make_key, next_key
-from trellis.nn import building
+from trellis.core import tree
+from trellis.core.array import Array
+from trellis.core.container import Container
+from trellis.core.dispatch import load
 from trellis.nn.border import outside
 from trellis.nn.functional import functional_call
-from trellis.nn.module import Module, _run
-from trellis.nn.structure import Binding, gather
+from trellis.nn.module import Module
+from trellis.nn.structure import as_array
+from trellis.random.keys import Key, make_key
+from trellis.random.state import next_key
 
 Leaf = tuple[str, ...]  # the keys that lead to an array in a native nest
-# Arguments that say whether a function trains, and what they are when it does.
-MODES = {"is_training": True, "training": True, "train": True, "deterministic": False, "use_running_average": False}
 
 
 # ---- keys ----------------------------------------------------------------------------------------------------------------------
 def in_jit() -> bool:
-    """Whether what is computed now is compiled, and not run."""
+    """Whether JAX compiles now, and computes nothing."""
     return isinstance(jnp.zeros((), jnp.uint32), Tracer)
 
 
@@ -75,29 +73,24 @@ def at_once(function: Callable[..., Any], *args: Any) -> Any:
 
 
 # ---- a Module as a pure function -----------------------------------------------------------------------------------------------
-def hollow(skeleton: Module) -> None:
-    """Let go of the values of a skeleton, which native hands hold now: shapes and dtypes are enough."""
-    numpy = load("numpy")
-    building.change(skeleton, lambda x: Array(np.broadcast_to(np.zeros((), numpy.native_dtype(x.dtype)), x.shape)))
-
-
-def run(
-    skeleton: Module, v: Any, buffers: Any, draws: Draws, set_modes: Callable[[Module], Any] | None, args: Any, kwargs: Any
-) -> tuple[Any, dict[str, Any]]:
-    """`skeleton` on native arrays: its result in native arrays, and path -> buffer after the run."""
-    args, kwargs = jax.tree.map(lambda x: jnp.asarray(x) if isinstance(x, np.ndarray) else x, (args, kwargs))
-    binding = Binding(stream=draws)
-    try:
-        copy = skeleton._copy(binding, v, buffers)
-        if set_modes is not None:
-            set_modes(copy)
-        result = outside(_run(copy, args, kwargs))
-        return result, {path: x._data for path, x in gather(copy, buffers=True).to_flat_dict().items()}
-    finally:
-        binding.release()
+def on_jax(nest: Any) -> Any:
+    """Arrays of JAX for those of NumPy."""
+    return jax.tree.map(lambda x: jnp.asarray(x) if isinstance(x, np.ndarray) else x, nest)
 
 
 # ---- a pure function as a Module -----------------------------------------------------------------------------------------------
+def leaves(owner: str, argument: str, nest: Any, depth: int | None = None, above: Leaf = ()) -> dict[Leaf, Any]:
+    """The arrays of nested dicts by their keys; `depth` says how many keys each has, if that is fixed."""
+    if isinstance(nest, Mapping) and len(above) != depth:
+        inner = (leaves(owner, argument, value, depth, (*above, key)) for key, value in nest.items())
+        return {leaf: value for part in inner for leaf, value in part.items()}
+    array = as_array(nest)
+    if array is None or len(above) != (depth or len(above)) or not above:
+        found = f"holds a {type(nest).__name__} at {'/'.join(above)!r}" if above else f"is a {type(nest).__name__}"
+        raise TypeError(f"{owner}: {argument} {found}; expected nested dicts of arrays, as init returns them")
+    return {above: jnp.asarray(array._data)}
+
+
 class Function(NamedTuple):
     """A pure function of JAX with parameters and state, which are dicts of leaves.
 
@@ -118,13 +111,16 @@ def with_mode(signature: inspect.Signature, args: Sequence[Any], kwargs: Mapping
         given = {*signature.bind_partial(*args).arguments, *kwargs}
     except TypeError:  # the call itself will say what does not fit
         given = {*takes}
-    return {**kwargs, **{name: training is value for name, value in MODES.items() if name in takes and name not in given}}
+    return {
+        **kwargs,
+        **{name: training is value for name, value in checking.MODES.items() if name in takes and name not in given},
+    }
 
 
 def first_values(
     owner: str, name: str, option: str, signature: inspect.Signature, args: Any, kwargs: Any, init: Callable[..., dict[Any, Any]]
 ) -> dict[Any, Any]:
-    """What `init(key, *args, **kwargs)` gives; `option` names the argument that makes it needless."""
+    """The values that `init(key, *args, **kwargs)` returns; `option` names the argument that can give them instead."""
     args = outside(tuple(args))
     kwargs = with_mode(signature, args, outside(dict(kwargs)), True)
     try:
@@ -158,18 +154,7 @@ def paths_of(leaves: Iterable[Leaf]) -> list[tuple[str, ...]]:
 
 
 class JaxModule(Foreign):
-    """A Foreign that runs the pure form always, since that is what JAX traces; a call keeps the buffers that it changed."""
-
-    def _call_native(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        link = self._meta.link
-        link.pull()
-        nodes = link.nodes(self)
-        result, changed = self._call_pure([nodes[part].__dict__[name]._data for part, name in link.places], args, kwargs)
-        for index, value in changed.items():
-            part, name = link.places[index]
-            setattr(nodes[part], name, Array(value))
-        link.push()
-        return result
+    """A Foreign that always runs the pure form, since that is what JAX traces."""
 
     def _maybe_seed(self) -> Key | None:
         """A seed if there is a stream of them: whether the native module draws, it does not say."""
@@ -178,25 +163,19 @@ class JaxModule(Foreign):
 
 
 class FunctionModule(JaxModule):
-    """A pure function of JAX as a Module; the tree alone holds its arrays."""
+    """A pure function of JAX as a Module; the tree alone holds its arrays. It starts with the values of parameters and state."""
 
     framework = "jax"
     native: Function
-
-    def __init__(self, native: Function, values: Sequence[Any]) -> None:
-        """`values` are those of the parameters and of the state, to start with."""
-        self.start = iter(values)
-        super().__init__(native)
-        del self.start
 
     def paths(self) -> dict[Leaf, tuple[str, ...]]:
         """Leaf -> its path in the tree."""
         leaves = [*self.native.params, *self.native.state]
         return dict(zip(leaves, paths_of(leaves)))
 
-    def _slots(self) -> list[Slot]:
+    def _slots(self, values: Iterable[Any] | None = None) -> list[Slot]:
         paths = self.paths().values()
-        values = self.start if "start" in self.__dict__ else map(self._held, paths)
+        values = map(self._held, paths) if values is None else values
         return [Slot(path, value, i >= len(self.native.params)) for i, (path, value) in enumerate(zip(paths, values))]
 
     def _held(self, path: tuple[str, ...]) -> Any:
@@ -219,31 +198,18 @@ class FunctionModule(JaxModule):
 
 
 # ---- checks --------------------------------------------------------------------------------------------------------------------
-def runner(
-    call: Callable[[Any, Any, bool], Any], v: Mapping[str, Any], model: Callable[[], Module] | None = None
-) -> checking.Runner:
-    """Runs of `call(v, args, training)`, compiled by JAX; `v` is path -> array. `model` is a Module whose parts are those."""
-    like = next((x.dtype for x in v.values() if jnp.issubdtype(x.dtype, jnp.floating)), None)
-
-    def bring(x: Any) -> Any:
-        if not isinstance(x, np.ndarray):
-            return x
-        return jnp.asarray(x, like if x.dtype.kind == "f" else None)
+def runner(call: Callable[[Any, Any, bool], Any], v: Mapping[str, Any]) -> checking.Runner:
+    """Runs of `call(v, args, training)`, compiled by JAX; `v` is path -> array."""
 
     def run(inputs: checking.Inputs, training: bool) -> checking.Outcome:
-        native = tree.map(bring, inputs)
+        native = outside(checking.placed(inputs, "jax", [Array(x) for x in v.values()]))
 
         def score(v: Any) -> tuple[Any, list[Any]]:
             outputs = [x for x in tree.leaves(call(v, native, training)) if isinstance(x, jax.Array)]
-            smooth = [(x, w) for x, w in zip(outputs, checking.weights(outputs)) if jnp.issubdtype(x.dtype, jnp.floating)]
-            return sum([jnp.sum(x * jnp.asarray(w, x.dtype)) for x, w in smooth], jnp.zeros(())), outputs
+            return jnp.asarray(outside(checking.score(outputs))), outputs
 
         (_, outputs), gradients = at_once(jax.value_and_grad(score, has_aux=True), dict(v))
-        return checking.Outcome(
-            list(map(np.asarray, outputs)),
-            {path: np.asarray(x) for path, x in gradients.items()},
-            lambda: {} if model is None else checking.module_runner(model())(inputs, training).parts(),
-        )
+        return checking.outcome(outputs, gradients)
 
     return run
 
@@ -253,7 +219,7 @@ def check_function(owner: str, model: FunctionModule, args: tuple[Any, ...], kwa
     function, paths = model.native, model.paths()
     held = {**native_state(model), **native_state(model, buffers=True)}
     values = {leaf: held["/".join(path)] for leaf, path in paths.items()}
-    seeds = itertools.count()  # two runs of what draws differ
+    seeds = itertools.count()  # so that two runs of a function that draws differ
 
     def call(v: Any, args: Any, training: bool) -> Any:
         now = {leaf: v.get("/".join(path), values[leaf]) for leaf, path in paths.items()}
@@ -279,10 +245,8 @@ def module_runner(model: Module, kwargs: Mapping[str, Any]) -> checking.Runner:
 
 def guesses(signature: inspect.Signature, values: Mapping[Leaf, Any]) -> list[checking.Inputs]:
     """Inputs that a native module may take, by its first parameter that is a matrix, a filter or a table."""
-    takes = [p for p in signature.parameters.values() if p.default is p.empty and p.name not in MODES]
-    count = sum(p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD) for p in takes)
     for leaf, x in values.items():
         if x.ndim > 1:
             kind = "indices" if leaf[-1].startswith("embedding") else ("vector", "line", "image", "volume")[min(x.ndim, 5) - 2]
-            return [(a,) * max(1, count) for a in checking.arrays(kind, x.shape[0 if kind == "indices" else -2])]
+            return list(checking.repeated(signature, checking.arrays(kind, x.shape[0 if kind == "indices" else -2])))
     return []

@@ -1,7 +1,7 @@
 """`torch.nn.Module`s, both ways.
 
 - `TorchModule` is a Trellis model as a torch module: each part of the model is a part of it, with the parameters and buffers of
-  that part. A copy of the model runs on them; what is computed, and what autograd and torch.compile see, are torch's own ops.
+  that part. A copy of the model runs on them; autograd and torch.compile see torch's own ops.
 - `FromTorch` is a torch module as a `tl.Module`. Its `v` are views of the parameters without their graph: an optimizer of torch
   and one of Trellis work on the same numbers.
 """
@@ -9,6 +9,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -16,30 +17,34 @@ import numpy as np
 import torch
 from torch.nn.parameter import is_lazy
 
-from trellis import tree
-from trellis.array import Array
 from trellis.backends.torch.meta import native_device
 from trellis.backends.torch.random import Generator
 from trellis.convert import check as checking
 from trellis.convert.common import Foreign, Slot, instance_of, original, skeleton
-from trellis.dispatch import load
-from trellis.keys import key_data
+from trellis.core.array import Array
+from trellis.core.dispatch import load
 from trellis.nn import torch_names
-from trellis.nn.border import _inside as inside, across, outside
+from trellis.nn.border import across, inside, outside
 from trellis.nn.module import Module
 from trellis.nn.structure import Binding, gather, modules
 from trellis.ops.conversion import to_numpy
-from trellis.sampling import NativeKey
+from trellis.random.keys import key_data
+from trellis.random.sources import NativeKey
 
 load("torch")
+TO, FROM = "to_torch_module", "from_torch_module"
 
 
 # ---- a Module as a torch module ------------------------------------------------------------------------------------------------
 class _Global(Generator):
-    """torch's own generators, which torch.manual_seed seeds."""
+    """torch's own generators, which torch.manual_seed seeds, and the stream that takes every draw of a run from them."""
 
     def __init__(self) -> None:
         super().__init__((0, 0))
+        self.key = NativeKey(self)
+
+    def next(self) -> NativeKey:
+        return self.key
 
     def _place(self, device: Any) -> dict[str, Any]:
         return {"device": torch.get_default_device() if device is None else native_device(device)}
@@ -48,17 +53,8 @@ class _Global(Generator):
         return torch.dropout(x, prob, True)
 
 
-class _Draws:
-    """Every draw of a run takes from torch's generators."""
-
-    key = NativeKey(_Global())
-
-    def next(self) -> NativeKey:
-        return self.key
-
-
-_DRAWS = _Draws()
-_IN_TORCH = Binding(stream=_DRAWS)  # what all Modules run by torch modules are bound to
+_DRAWS = _Global()
+_IN_TORCH = Binding(stream=_DRAWS)  # of every Module that a torch module runs
 
 
 # A table of torch's, a name, and whose table it is: a parametrization takes the name out of the table, and the part computes it.
@@ -66,7 +62,7 @@ _Place = tuple[dict[str, Any], str, Any]
 
 
 class TorchModule(torch.nn.Module):
-    """A Trellis model, or a part of one, as a torch module. `trellis_module` is what computes; it holds no state of its own."""
+    """A Trellis model, or a part of one, as a torch module. `trellis_module` computes; it holds no state of its own."""
 
     trellis_module: Any  # None for a list or dict of parts
 
@@ -78,7 +74,7 @@ class TorchModule(torch.nn.Module):
             self.training = module.training
 
     def _bind(self) -> None:
-        """Prepare what a call needs. Not copied with the module: a copy binds its own."""
+        """List the arrays that a call sets. The lists are not copied with the module: a copy makes its own."""
         self._arrays: list[tuple[Array, dict[str, Any], str, Any]] = []
         self._states: list[tuple[Module, str, Array, dict[str, Any], str]] = []  # buffers, and whose they are
         if self.trellis_module is None:
@@ -168,23 +164,20 @@ class TorchModule(torch.nn.Module):
 
 
 class _Hooked:
-    """In the place of `forward` of a part that has hooks. A copy of the part puts its own there."""
+    """Stands for `forward` of a part that has hooks. It is copied without the part, which puts its own there."""
 
     def __init__(self, part: TorchModule | None) -> None:
         self.part = part
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        return inside(self.part(*outside(args), **outside(kwargs)), [])  # type: ignore[misc]
-
-    def __deepcopy__(self, memo: Any) -> _Hooked:
-        return _Hooked(None)
+        return inside(self.part(*outside(args), **outside(kwargs)))  # type: ignore[misc]
 
     def __reduce__(self) -> Any:
         return _Hooked, (None,)
 
 
 def _past_hooks(module: Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """What a part computes: torch has called its hooks already."""
+    """Run a part without its hooks, which torch has called already."""
     if "forward" in module.__dict__:
         return across(type(module).forward.__get__(module), args, kwargs)
     return module(*args, **kwargs)
@@ -210,9 +203,10 @@ def _assign(states: list[tuple[dict[str, Any], str, Array, Array]]) -> None:
 
 
 def to_native(model: Module, *, inputs: Any = None, check: bool = True) -> TorchModule:
-    native = _parts(skeleton(model, "torch", "to_torch_module"))
+    native = _parts(skeleton(model, "torch", TO))
     if check:
-        checking.verify("to_torch_module", checking.module_runner(model), _runner(native), inputs, list(checking.guesses(model)))
+        found = _runner(native, _values(native, buffers=False))
+        checking.verify_module(TO, model, found, inputs, lambda: _back(native))
     return native
 
 
@@ -250,20 +244,24 @@ def _part(parts: dict[str, TorchModule], path: str) -> TorchModule:
 def _back(native: TorchModule) -> Module:
     """The model that a torch module was made of, with the values it has now."""
     if native.trellis_module is None:
-        raise TypeError("from_torch_module: this is a list or dict of parts of a converted model; give the whole, or one part")
-    found = {id(array): table[name] if name in table else getattr(part, name) for array, table, name, part in native._arrays}
-    arrays = [gather(native.trellis_module, buffers).to_flat_dict() for buffers in (False, True)]
-    v, buffers = ({path: found[id(array)].detach() for path, array in part.items()} for part in arrays)
-    model = original(native.trellis_module, v, buffers)
-    for _, one, _ in modules(model):
-        one.__dict__.pop("forward", None)
-    frozen = model.frozen
-    for path, array in arrays[0].items():
-        if (path in frozen) is found[id(array)].requires_grad:
-            (model.unfreeze if path in frozen else model.freeze)(path)
+        raise TypeError(f"{FROM}: this is a list or dict of parts of a converted model; give the whole, or one part")
+    v, buffers = (_values(native, is_buffer) for is_buffer in (False, True))
+    model = original(native.trellis_module, *({path: x.detach() for path, x in part.items()} for part in (v, buffers)))
     for (_, one, _), (_, now, _) in zip(modules(model), modules(native.trellis_module)):
+        one.__dict__.pop("forward", None)
         one.training = now.training
+    for path in model.frozen:
+        model.unfreeze(path)
+    for path, x in v.items():
+        if not x.requires_grad:
+            model.freeze(path)
     return model
+
+
+def _values(native: TorchModule, buffers: bool) -> dict[str, torch.Tensor]:
+    """Path -> the tensor that a converted model runs on, of the parameters or the buffers."""
+    found = {id(array): table[name] if name in table else getattr(part, name) for array, table, name, part in native._arrays}
+    return {path: found[id(array)] for path, array in gather(native.trellis_module, buffers).to_flat_dict().items()}
 
 
 # ---- a torch module as a Module ------------------------------------------------------------------------------------------------
@@ -271,7 +269,6 @@ class FromTorch(Foreign):
     """A torch module as a Module that shares its state."""
 
     framework = "torch"
-    names: Names
 
     def _slots(self) -> list[Slot]:
         views: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}  # a tensor of the module, and the view of it that `v` holds
@@ -286,11 +283,6 @@ class FromTorch(Foreign):
                         slots.append(Slot((*above, name), held.get(), is_buffer, frozen, held.get, held.put))
         return slots
 
-    def _connect(self) -> None:
-        super()._connect()
-        slots = self._meta.link.slots
-        object.__setattr__(self, "names", Names([".".join(slot.path) for slot in slots], [slot.is_buffer for slot in slots]))
-
     def _native_mode(self, mode: bool | None) -> bool:
         if mode is not None:
             self.native.train(mode)
@@ -301,25 +293,16 @@ class FromTorch(Foreign):
             return self.native(*args, **kwargs)
 
     def _call_pure(self, arrays: list[Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Mapping[int, Any]]:
-        names = self.names
-        given = [x.clone() if is_buffer else x for x, is_buffer in zip(arrays, names.are_buffers)]
-        state = dict(zip(names.all, given))
-        with self._meta.link.alone(), _seeded(self.next_seed()):  # functional_call swaps the arrays for a while
+        link = self._meta.link
+        given = [x.clone() if slot.is_buffer else x for x, slot in zip(arrays, link.slots)]
+        state = dict(zip(link.names, given))
+        with link.alone(), _seeded(self.next_seed()):  # functional_call swaps the arrays for a while
             result = torch.func.functional_call(self.native, state, args, kwargs, tie_weights=False)
         # torch's batch normalization changes its statistics without a sign
-        training = any(names.are_buffers) and any(part.training for part in self.native.modules())
-        changed = {}
-        for i, (name, is_buffer) in enumerate(zip(names.all, names.are_buffers)):
-            if is_buffer and (training or state[name] is not given[i] or given[i]._version):
-                changed[i] = state[name]
-        return result, changed
-
-
-class Names:
-    """The names of the arrays of a torch module, in the order of the slots."""
-
-    def __init__(self, all: list[str], are_buffers: list[bool]) -> None:
-        self.all, self.are_buffers = all, are_buffers
+        buffers = [i for i, slot in enumerate(link.slots) if slot.is_buffer]
+        training = bool(buffers) and any(part.training for part in self.native.modules())
+        now = {i: state[link.names[i]] for i in buffers}
+        return result, {i: x for i, x in now.items() if training or x is not given[i] or given[i]._version}
 
 
 class _Held:
@@ -366,36 +349,31 @@ def from_native(
     native: Any, constructor_args: Any = (), constructor_kwargs: Any = None, instance_args: Any = (), instance_kwargs: Any = None,
     *, check: bool = True,
 ) -> Module:  # fmt: skip
-    owner = "from_torch_module"
-    native = instance_of(owner, native, torch.nn.Module, "a torch.nn.Module", constructor_args, constructor_kwargs)
+    native = instance_of(FROM, native, torch.nn.Module, "a torch.nn.Module", constructor_args, constructor_kwargs)
     if isinstance(native, TorchModule):
         return _back(native)
     if isinstance(native, (torch.jit.ScriptModule, torch.nn.DataParallel)):
         raise TypeError(
-            f"{owner}: a {type(native).__name__} cannot run on other parameters; give the torch.nn.Module that it was made of"
+            f"{FROM}: a {type(native).__name__} cannot run on other parameters; give the torch.nn.Module that it was made of"
         )
-    _materialize(owner, native, instance_args, instance_kwargs or {})
+    _materialize(native, instance_args, instance_kwargs or {})
     model = FromTorch(native)
     if check:
-        inputs = tuple(instance_args) or None
-        found = _foreign_runner(model, instance_kwargs or {})
-        checking.verify(owner, _runner(native, instance_kwargs), found, inputs, [] if instance_kwargs else list(_guesses(native)))
+        guesses = [] if instance_kwargs else _guesses(native)
+        expected = _runner(native, {name.replace(".", "/"): x for name, x in native.named_parameters()}, instance_kwargs)
+        checking.verify(FROM, expected, _foreign_runner(model, instance_kwargs), tuple(instance_args) or None, guesses)
     return model
 
 
-def _materialize(owner: str, native: torch.nn.Module, args: Any, kwargs: dict[str, Any]) -> None:
+def _materialize(native: torch.nn.Module, args: Any, kwargs: dict[str, Any]) -> None:
     """Give lazy modules their shapes, by a call."""
     waiting = [name for name, x in [*native.named_parameters(), *native.named_buffers()] if is_lazy(x)]
     if not waiting:
         return
     if not args and not kwargs:
-        raise ValueError(f"{owner}: {waiting[0]!r} has no shape before the first call; give instance_args= to call it with")
+        raise ValueError(f"{FROM}: {waiting[0]!r} has no shape before the first call; give instance_args= to call it with")
     with _as_it_was(native), torch.no_grad():
-        native.eval()(*tree.map(_native, tuple(args)), **tree.map(_native, kwargs))
-
-
-def _native(x: Any) -> Any:
-    return x._data if isinstance(x, Array) else x
+        native.eval()(*outside(tuple(args)), **outside(kwargs))
 
 
 # ---- the check -----------------------------------------------------------------------------------------------------------------
@@ -419,90 +397,42 @@ def _as_it_was(native: torch.nn.Module) -> Iterator[None]:
                     x.copy_(value)
 
 
-def _runner(native: torch.nn.Module, kwargs: Any = None) -> checking.Runner:
-    """Runs of a torch module as torch runs it."""
-    parameters = {name.replace(".", "/"): x for name, x in native.named_parameters()}
+def _runner(native: torch.nn.Module, parameters: Mapping[str, torch.Tensor], kwargs: Any = None) -> checking.Runner:
+    """Runs of a torch module as torch runs it; `parameters` are those by path."""
 
     def run(inputs: checking.Inputs, training: bool) -> checking.Outcome:
+        arguments = outside(checking.placed(inputs, "torch", [Array(x) for x in native.parameters()]))
         with _as_it_was(native):
-            native.train(training)
-            result = native(*_inputs(native, inputs), **(kwargs or {}))
-            outputs = [x for x in tree.leaves(result) if isinstance(x, torch.Tensor)]
-            total: Any = 0.0
-            for x, weight in zip(outputs, checking.weights(outputs)):
-                if x.is_floating_point() and x.requires_grad:
-                    total = total + (x * torch.from_numpy(weight).to(x)).sum()
-            gradients = {name: torch.zeros_like(x) for name, x in parameters.items()}
-            wanted = {name: x for name, x in parameters.items() if x.requires_grad}
-            if isinstance(total, torch.Tensor):
+            result = native.train(training)(*arguments, **(kwargs or {}))
+            total = outside(checking.score(result))
+            gradients = {path: torch.zeros_like(x) for path, x in parameters.items()}
+            if isinstance(total, torch.Tensor) and total.requires_grad:
+                wanted = {path: x for path, x in parameters.items() if x.requires_grad}
                 found = torch.autograd.grad(total, list(wanted.values()), allow_unused=True, materialize_grads=True)
                 gradients.update(zip(wanted, found))
-        return checking.Outcome(
-            checking.outputs_of(outputs),
-            {name: np.asarray(to_numpy(x)) for name, x in gradients.items()},
-            lambda: _native_parts(native, inputs, training, kwargs),
-        )
+        return checking.outcome(result, gradients)
 
     return run
-
-
-def _native_parts(native: torch.nn.Module, inputs: Any, training: bool, kwargs: Any) -> dict[str, Any]:
-    """What the parts return: of a converted model by its own means, else by hooks."""
-    if isinstance(native, TorchModule):
-        return checking.module_runner(_back(native))(inputs, training).parts()
-    found: dict[str, Any] = {}
-
-    def hook(path: str) -> Any:
-        return lambda part, args, result: found.setdefault(path, []).append(checking.outputs_of(result))
-
-    handles = [part.register_forward_hook(hook(name.replace(".", "/"))) for name, part in native.named_modules() if name]
-    try:
-        with _as_it_was(native), torch.no_grad():
-            native.train(training)(*_inputs(native, inputs), **(kwargs or {}))
-    finally:
-        for handle in handles:
-            handle.remove()
-    return found
-
-
-def _inputs(native: torch.nn.Module, inputs: Any) -> Any:
-    like = next((x for x in native.parameters() if x.is_floating_point()), None)
-
-    def bring(x: Any) -> Any:
-        if not isinstance(x, np.ndarray):
-            return x
-        made = torch.from_numpy(x.copy())
-        return made if like is None else made.to(like.device, like.dtype if made.is_floating_point() else made.dtype)
-
-    return tree.map(bring, inputs)
 
 
 def _foreign_runner(model: FromTorch, kwargs: Any) -> checking.Runner:
     def run(inputs: checking.Inputs, training: bool) -> checking.Outcome:
         with _as_it_was(model.native):
-            model.train(training)
-            return checking.Outcome(*checking.scored(model, checking.on_backend(inputs, model), kwargs))
+            return checking.scored(model.train(training), inputs, kwargs)
 
     return run
 
 
 def _guesses(native: torch.nn.Module) -> Iterator[checking.Inputs]:
     """Inputs for the first part whose class is known."""
-    for part in native.modules():
-        for kind, hint in _HINTS.items():
-            if isinstance(part, kind):
-                name, attribute = hint
-                size = getattr(part, attribute)
-                size = size[-1] if isinstance(size, tuple) else size
-                yield from checking.repeated(native.forward, checking.arrays(name, size, channel_last=False))
-                return
+    hints = (checking.hinted(part, _HINTS) for part in native.modules())
+    for kind, size in itertools.islice(filter(None, hints), 1):
+        yield from checking.repeated(native.forward, checking.arrays(kind, size, channel_last=False))
 
 
-_HINTS: dict[type, tuple[str, str]] = {  # the first that a part is an instance of
-    torch.nn.Conv1d: ("line", "in_channels"),
-    torch.nn.ConvTranspose1d: ("line", "in_channels"),
-    torch.nn.Conv3d: ("volume", "in_channels"),
-    torch.nn.ConvTranspose3d: ("volume", "in_channels"),
+_HINTS: checking.Hints = {  # the first that a part is an instance of
+    **dict.fromkeys((torch.nn.Conv1d, torch.nn.ConvTranspose1d), ("line", "in_channels")),
+    **dict.fromkeys((torch.nn.Conv3d, torch.nn.ConvTranspose3d), ("volume", "in_channels")),
     torch.nn.BatchNorm1d: ("vector", "num_features"),
     torch.nn.BatchNorm3d: ("volume", "num_features"),
     torch.nn.Linear: ("vector", "in_features"),

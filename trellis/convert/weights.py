@@ -1,26 +1,28 @@
 """Weights under the names and in the layouts of other frameworks, into a model and out of it.
 
-A layer of the model and one of the source belong together if their paths are the same, or else by the order in which they stand,
-where names and shapes leave no doubt. What the numbers of a layer are called and how they lie is in `<framework>_names.py` (of
-torch in `nn/torch_names.py`). Everything is checked before anything is put.
+A layer of the model and one of the source belong together if their paths are the same, or else by their order, where names and
+shapes leave no doubt. `<framework>_names.py` (for torch `nn/torch_names.py`) has the names and layouts of the arrays of layers.
+Everything is checked before anything changes.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from trellis.array import Array
-from trellis.convert.layouts import Row, Value, row, same
-from trellis.dispatch import target as backend_of
+from trellis.convert.common import nested
+from trellis.convert.layouts import Row, Value, Values, row, same
+from trellis.core.array import Array
+from trellis.core.dispatch import target as backend_of
 from trellis.nn import building, torch_names
 from trellis.nn.module import Module
 from trellis.nn.recurrent import RecurrentNetwork
@@ -58,7 +60,7 @@ class Report:
 
     @property
     def reshaped(self) -> list[Match]:
-        """Those whose numbers lie otherwise in the source."""
+        """The matches whose arrays have another layout in the source."""
         return [match for match in self.matched if match.reshaped]
 
     def __str__(self) -> str:
@@ -85,13 +87,13 @@ class Report:
 def load_weights(
     target: Module, source_state: Any, *, framework: str | None = None, rename: Any = None, strict: bool = True
 ) -> Report:
-    """Put weights of another framework in a model, on whatever backend it is, and report what belongs to what.
+    """Put weights of another framework in a model on any backend, and report which arrays belong together.
 
     source_state: a `state_dict`, {path: array} of Keras, nested params of Flax or Haiku, or a native module; of several (params
         and state) a tuple.
     framework: "torch", "keras", "flax" or "haiku"; by default it is told from the names.
-    rename: {layer of the source: path of a layer of the model}, or a function of names with "/", for what cannot be told.
-    strict: refuse, and change nothing, if anything is left over on either side; else what fits is put.
+    rename: {layer of the source: path of a layer of the model}, or a function of names with "/", where names do not tell.
+    strict: refuse, and change nothing, if anything is left over on either side; else take the arrays that fit.
 
     >>> import numpy as np, trellis as tl
     >>> model = tl.Sequential(tl.Linear(3, 2))
@@ -118,27 +120,20 @@ def load_weights(
 def export_weights(target: Module, mapping: Any) -> dict[str, Any]:
     """The weights of a model as NumPy arrays under the names and in the layouts of a source: nested as it was.
 
-    mapping: what `load_weights` returned, or the file that its `save` wrote. What the source had in other places is not there.
+    mapping: the Report of `load_weights`, or the file that its `save` wrote. Arrays that did not match are left out.
     """
     report = mapping if isinstance(mapping, Report) else _read(mapping)
-    units = {unit.path: unit for unit in _units(target, report.framework)}
-    made: dict[str, Any] = {}
+    rows = {(unit.paths(one), one.native): (unit, one) for unit in _units(target, report.framework) for one in unit.rows}
+    made: dict[Keys, Value] = {}
     for match in report.matched:
-        unit = units.get(match.layer)
-        prefix = f"{match.layer}/" if match.layer else ""
-        own = tuple(path.removeprefix(prefix) for path in match.own)
-        found = next((row for row in unit.rows if (row.own, row.native) == (own, match.names)), None) if unit else None
-        if unit is None or found is None:
+        if (match.own, match.names) not in rows:
             raise ValueError(
                 f"export_weights: the model has nothing at {' and '.join(map(repr, match.own))}, as the mapping says"
             )
-        arrays = found.to_native(unit.layer, *[np.asarray(to_numpy(unit.arrays[name]._data)) for name in own])
-        for keys, value in zip(match.native, arrays, strict=True):
-            node = made
-            for key in keys[:-1]:
-                node = node.setdefault(key, {})
-            node[keys[-1]] = np.array(value, order="C")
-    return made
+        unit, one = rows[match.own, match.names]
+        arrays = one.to_native(unit.layer, *[np.asarray(to_numpy(unit.arrays[name]._data)) for name in one.own])
+        made |= {keys: np.array(value, order="C") for keys, value in zip(match.native, arrays, strict=True)}
+    return nested(made)
 
 
 def _read(path: Any) -> Report:
@@ -192,17 +187,13 @@ def _leaves(node: Mapping[Any, Any], above: Keys) -> Iterator[tuple[Keys, Value]
 
 def _framework(flat: Mapping[Keys, Value]) -> str:
     names = {keys[-1].rpartition("/")[2].rpartition(".")[2] for keys in flat}
-    if any("." in keys[0] for keys in flat if len(keys) == 1) or (
-        names <= {"weight", "bias"} and max(map(len, flat), default=0) == 1
-    ):
+    depths = {len(keys) for keys in flat}
+    dotted = any(len(keys) == 1 and "." in keys[0] for keys in flat)
+    if dotted or (depths == {1} and names <= {"weight", "bias"}):
         return "torch"
-    if all(len(keys) == 1 for keys in flat) and names & {"kernel", "gamma", "embeddings", "alpha", "scale"}:
+    if depths == {1} and names & {"kernel", "gamma", "embeddings", "alpha", "scale"}:
         return "keras"
-    if (
-        all(len(keys) == 2 for keys in flat)
-        and names & {"w", "embeddings", "w_i", "w_h", "scale", "average"}
-        and "kernel" not in names
-    ):
+    if depths == {2} and names & {"w", "embeddings", "w_i", "w_h", "scale", "average"} and "kernel" not in names:
         return "haiku"
     if names & {"kernel", "scale", "embedding"}:
         return "flax"
@@ -258,12 +249,16 @@ def _renaming(rename: Any) -> Callable[[str], str]:
 
 # ---- the model -----------------------------------------------------------------------------------------------------------------
 class Unit(NamedTuple):
-    """What is found as one: a layer, or a layer of a recurrent network; its arrays by their paths below it."""
+    """A layer, or one layer of a recurrent network, and its arrays by their paths below it: found in the source as one."""
 
     path: str
     layer: Any
     arrays: dict[str, Array]
     rows: list[Row]
+
+    def paths(self, one: Row) -> tuple[str, ...]:
+        """The paths in the model of the arrays of a row."""
+        return tuple(f"{self.path}/{name}" if self.path else name for name in one.own)
 
 
 def _units(model: Module, framework: str) -> list[Unit]:
@@ -271,19 +266,19 @@ def _units(model: Module, framework: str) -> list[Unit]:
     covered: set[int] = set()  # arrays that a layer above has rows for
     for path, layer, _ in modules(model):
         arrays = {**gather(layer).to_flat_dict(), **gather(layer, True).to_flat_dict()}
-        rows = _rows(framework, layer)
+        own = dict.fromkeys(key_of(name) for name, x in layer.__dict__.items() if KINDS[type(x)] == ARRAY)
+        rows = _rows(framework, layer, own)
         below = f"{path}/" if path else ""
         if isinstance(layer, RecurrentNetwork) and rows is not None:
             for name in dict.fromkeys(key.partition("/")[0] for key in arrays):
                 part = {key.partition("/")[2]: x for key, x in arrays.items() if key.partition("/")[0] == name}
                 units.append(Unit(f"{below}{name}", layer, part, _present(_layer_rows(framework, rows, name), part)))
             continue
-        own = {key_of(name) for name, x in layer.__dict__.items() if KINDS[type(x)] == ARRAY}
         if rows is None:
             rows = [same(name, _plain(name)) for name in arrays if name in own or not _of_module(layer, name)]
         rows = [one for one in _present(rows, arrays) if not all(id(arrays[name]) in covered for name in one.own)]
         named = {name for one in rows for name in one.own}
-        covered |= {id(arrays[name]) for name in named - own}
+        covered |= {id(arrays[name]) for name in named - own.keys()}
         units.append(Unit(path, layer, {name: x for name, x in arrays.items() if name in named or name in own}, rows))
     return [unit for unit in units if unit.arrays]
 
@@ -302,25 +297,20 @@ def _present(rows: Sequence[Row], arrays: Mapping[str, Any]) -> list[Row]:
     return [one for one in rows if all(name in arrays for name in one.own)]
 
 
-def _rows(framework: str, layer: Any) -> list[Row] | None:
-    if framework == "torch":
-        table: Any = torch_names._RECURRENT if isinstance(layer, RecurrentNetwork) else torch_names.rows(layer)
-        found = {name: entry for name, entry in table.items() if isinstance(layer, RecurrentNetwork) or _holds_array(layer, name)}
-        own = [key_of(name) for name, x in layer.__dict__.items() if KINDS[type(x)] == ARRAY and name not in found]
-        if not found:
-            return None
-        return [_torch_row(name, *entry) for name, entry in found.items()] + [same(name, name) for name in own]
-    table = import_module(f"trellis.convert.{framework}_names").TABLE
-    return next((list(table[kind]) for kind in type(layer).__mro__ if kind in table), None)
-
-
-def _holds_array(layer: Any, name: str) -> bool:
-    return KINDS[type(layer.__dict__.get(name))] == ARRAY
+def _rows(framework: str, layer: Any, own: Iterable[str]) -> list[Row] | None:
+    """The rows of a layer, `own` being the names of its own arrays; None if its class is in no table."""
+    if framework != "torch":
+        table = import_module(f"trellis.convert.{framework}_names").TABLE
+        return next((list(table[kind]) for kind in type(layer).__mro__ if kind in table), None)
+    if isinstance(layer, RecurrentNetwork):  # its cells hold the arrays
+        return [_torch_row(name, *entry) for name, entry in layer._torch_rows.items()]
+    found = {name: entry for name, entry in layer._torch_rows.items() if name in own}
+    rest = [same(name, name) for name in own if name not in found]
+    return [_torch_row(name, *entry) for name, entry in found.items()] + rest if found else None
 
 
 def _torch_row(own: str, native: str, layout: torch_names.Layout) -> Row:
-    native = native.replace(".", "/")
-    return same(own, native) if layout is torch_names.SAME else row(own, native, layout.to_torch, layout.from_torch)
+    return row(own, native.replace(".", "/"), layout.to_torch, layout.from_torch)
 
 
 def _layer_rows(framework: str, rows: list[Row], name: str) -> list[Row]:
@@ -351,7 +341,7 @@ def _matched(
 
 
 def _add_rest(report: Report, model: Module, units: list[Unit], source: dict[str, Entry], done: set[int]) -> None:
-    """What is on one side only."""
+    """Report the arrays that are on one side only."""
     shared = {place.key.replace(".", "/") for place in torch_names.places(model)} if report.framework == "torch" else set()
     taken = {keys for match in report.matched for keys in match.native}
     report.unused = ["/".join(e.keys) for name, e in source.items() if e.keys not in taken and name not in shared]
@@ -416,11 +406,9 @@ def _fits(unit: Unit, place: str, source: Mapping[str, Entry]) -> bool:
     chosen = _chosen(unit, place, source)
     if {name for one in chosen for name in one.own} != {name for one in unit.rows for name in one.own}:
         return False
-    try:
-        made = [(one, one.from_native(unit.layer, *[source[_join(place, name)].value for name in one.native])) for one in chosen]
-    except (ValueError, IndexError):
-        return False
-    return all(x.shape == tuple(unit.arrays[name].shape) for one, arrays in made for x, name in zip(arrays, one.own))
+    with contextlib.suppress(ValueError):
+        return all(_converted(unit, one, place, source) for one in chosen)
+    return False
 
 
 def _by_order(unit: Unit, source: dict[str, Entry], used: set[str], framework: str, report: Report) -> str | None:
@@ -434,28 +422,33 @@ def _by_order(unit: Unit, source: dict[str, Entry], used: set[str], framework: s
     return free[0] if free else None
 
 
-def _taken(unit: Unit, one: Row, place: str | None, source: dict[str, Entry], report: Report) -> list[tuple[Array, Value]]:
-    """The arrays of one row and their new values; what they are goes in the report."""
-    if place is None or any(_join(place, name) not in source for name in one.native):
-        return []
+def _taken(unit: Unit, one: Row, place: str, source: Mapping[str, Entry], report: Report) -> list[tuple[Array, Value]]:
+    """The arrays of one row and their new values; the report tells what became of them."""
     entries = [source[_join(place, name)] for name in one.native]
-    prefix = f"{unit.path}/" if unit.path else ""
-    own = tuple(f"{prefix}{name}" for name in one.own)
+    try:
+        made = _converted(unit, one, place, source)
+    except ValueError as error:
+        report.problems.append(str(error))
+        return []
+    plain = len(made) == len(entries) == 1 and np.array_equal(made[0], entries[0].value)
+    report.matched.append(Match(unit.path, unit.paths(one), tuple(entry.keys for entry in entries), one.native, not plain))
+    return [(unit.arrays[name], value) for name, value in zip(one.own, made)]
+
+
+def _converted(unit: Unit, one: Row, place: str, source: Mapping[str, Entry]) -> Values:
+    """The values of a row as the model has them; a ValueError says why they do not fit."""
+    entries = [source[_join(place, name)] for name in one.native]
     names = " + ".join("/".join(entry.keys) for entry in entries)
     try:
         made = one.from_native(unit.layer, *[entry.value for entry in entries])
     except (ValueError, IndexError) as error:
-        report.problems.append(f"{' + '.join(own)}, from {names}: {error}")
-        return []
-    arrays = [unit.arrays[name] for name in one.own]
-    for path, x, array in zip(own, made, arrays):
-        if x.shape != tuple(array.shape):
+        raise ValueError(f"{' + '.join(unit.paths(one))}, from {names}: {error}") from error
+    for path, name, x in zip(unit.paths(one), one.own, made):
+        wanted = tuple(unit.arrays[name].shape)
+        if x.shape != wanted:
             shapes = " + ".join(str(entry.value.shape) for entry in entries)
-            report.problems.append(f"{path} has shape {tuple(array.shape)}, but {names} of shape {shapes} gives {x.shape}")
-            return []
-    plain = len(made) == len(entries) == 1 and np.array_equal(made[0], entries[0].value)
-    report.matched.append(Match(unit.path, own, tuple(entry.keys for entry in entries), one.native, not plain))
-    return list(zip(arrays, made))
+            raise ValueError(f"{path} has shape {wanted}, but {names} of shape {shapes} gives {x.shape}")
+    return made
 
 
 def _like(own: Array, value: Value) -> Array:

@@ -1,4 +1,4 @@
-"""Count what a test compares, where, and how far apart the values were.
+"""Count the comparisons of a test, with their places and how far apart the values were.
 
 Counted are: `assert` statements that pytest rewrites (those of test files, and of helpers given to
 `pytest.register_assert_rewrite`), `numpy.testing.assert_*`, `torch.testing.assert_close`, `pytest.raises` that caught, and
@@ -8,9 +8,10 @@ calls of `compared`. An `assert` that has no name in it, such as `assert True`, 
 from __future__ import annotations
 
 import ast
+import contextlib
 import functools
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -59,16 +60,15 @@ class Tally:
 _current: Tally | None = None
 
 
-def begin(path: str) -> Tally:
-    """Count for a new test from now on."""
+@contextlib.contextmanager
+def counted(tally: Tally) -> Iterator[None]:
+    """Count the comparisons of one test."""
     global _current
-    _current = Tally(path)
-    return _current
-
-
-def end() -> None:
-    global _current
-    _current = None
+    _current = tally
+    try:
+        yield
+    finally:
+        _current = None
 
 
 def compared(found: Any, expected: Any, how: str = "compared") -> None:
@@ -99,18 +99,15 @@ def _looks_at_something(expression: str) -> bool:
 def difference(found: Any, expected: Any) -> float | None:
     """The largest difference, relative to the largest value expected (absolute where that is 0); None when not numbers."""
     try:
-        found, expected = np.asarray(found), np.asarray(expected)
-        if found.dtype.kind not in "biufc" or expected.dtype.kind not in "biufc":
-            return None
-        wide = np.complex128 if "c" in found.dtype.kind + expected.dtype.kind else np.float64
         with np.errstate(all="ignore"):
-            gaps = np.abs(found.astype(wide) - expected.astype(wide))
-            sizes = np.abs(expected.astype(wide))
-            size = float(sizes[np.isfinite(sizes)].max(initial=0.0))
-            error = float(gaps[np.isfinite(gaps)].max(initial=0.0)) / (size or 1.0)
-            return min(error, sys.float_info.max)  # JSON has no infinity
-    except Exception:  # the comparison itself has been made: this is only about how close it was
+            found, expected = np.asarray(found), np.asarray(expected)
+            sizes = np.abs(np.add(expected, 0, dtype=np.complex128))
+            gaps = np.abs(np.subtract(found, expected, dtype=np.complex128))
+    except Exception:  # NumPy runs `__array__` of any object, which may raise anything; the test has compared without it
         return None
+    size = float(sizes[np.isfinite(sizes)].max(initial=0.0))
+    error = float(gaps[np.isfinite(gaps)].max(initial=0.0)) / (size or 1.0)
+    return min(error, sys.float_info.max)  # JSON has no infinity
 
 
 def described(value: Any) -> str:
@@ -124,7 +121,7 @@ def watch() -> None:
 
     for name in np.testing.__all__:
         if name.startswith("assert_"):
-            setattr(np.testing, name, _counted(getattr(np.testing, name), f"numpy.testing.{name}"))
+            setattr(np.testing, name, _counting(getattr(np.testing, name), f"numpy.testing.{name}"))
     leave = pytest.RaisesExc.__exit__
 
     @functools.wraps(leave)
@@ -141,12 +138,12 @@ def watch_torch() -> None:
     """Count `torch.testing.assert_close` once torch is there; it is not imported for that."""
     testing: Any = sys.modules.get("torch.testing")
     if testing is not None and not hasattr(testing.assert_close, "__wrapped__"):
-        testing.assert_close = _counted(testing.assert_close, "torch.testing.assert_close")
+        testing.assert_close = _counting(testing.assert_close, "torch.testing.assert_close")
 
 
-def _counted(function: Callable[..., Any], name: str) -> Callable[..., Any]:
+def _counting(function: Callable[..., Any], name: str) -> Callable[..., Any]:
     @functools.wraps(function)
-    def counted(*arguments: Any, **options: Any) -> Any:
+    def counting(*arguments: Any, **options: Any) -> Any:
         result = function(*arguments, **options)
         if len(arguments) > 1:
             compared(arguments[0], arguments[1], name)
@@ -154,7 +151,7 @@ def _counted(function: Callable[..., Any], name: str) -> Callable[..., Any]:
             _current.add(name)
         return result
 
-    return counted
+    return counting
 
 
 @functools.cache

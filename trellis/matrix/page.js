@@ -75,7 +75,7 @@ $("green").textContent = number(counts.passed);
 $("of").textContent = `of ${number(cells.length)} cells passed`;
 drawBar($("bar"), counts);
 $("when").textContent = `Run on ${day(data.date)} UTC${data.duration ? ` in ${seconds(data.duration)}` : ""}`;
-$("about").textContent = [data.commit && `Commit ${data.commit}`, `Python ${data.python}`].filter(Boolean).join(" · ");
+$("about").textContent = [data.commit && `Commit ${data.commit}`, `Python ${data.python}`, data.mode].filter(Boolean).join(" · ");
 data.backends.forEach((backend, column) => {
   const own = cells.filter((cell) => cell.backend === backend);
   const versions = own.map((cell) => data.shared[cell.versions]).find(Boolean) || "";

@@ -1,16 +1,14 @@
-"""The pytest plugin: `pytest --trellis-matrix` runs a project's tests as a matrix, one process a backend, and writes the report.
+"""The pytest plugin: `pytest --trellis-matrix` runs a project's tests as a matrix, one process per backend, and writes a report.
 
 Without the option it does nothing, except in a project whose pyproject.toml lists `backends` in `[tool.trellis.matrix]`: there it
-gives a fixture `backend`, the name of each in turn. A test that takes `backend` (this one or the project's own) is a row.
+provides a fixture `backend`, the name of each in turn. A test that takes `backend` (this one or the project's own) is a row.
 """
 
 from __future__ import annotations
 
-import importlib.metadata
 import importlib.util
 import inspect
 import json
-import platform
 import time
 from collections.abc import Iterator
 from contextlib import nullcontext
@@ -20,11 +18,11 @@ from typing import Any
 
 import pytest
 
-from trellis.dispatch import BACKENDS, using
+from trellis.core.dispatch import BACKENDS, using
 from trellis.matrix import comparisons
-from trellis.matrix.records import FAILED, KNOWN, NOT_RUN, PASSED, Cell, Record, Selection, load_settings
+from trellis.matrix.commands import run_and_report
+from trellis.matrix.records import FAILED, KNOWN, LOG, NOT_RUN, PASSED, Cell, Record, Selection, load_settings, mode, versions
 
-_LOG = 20_000  # characters of a log or a traceback that are kept, from its end
 NOTHING_COMPARED = "made no comparison: nothing was shown to be right"
 
 
@@ -41,11 +39,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_cmdline_main(config: pytest.Config) -> int | None:
     if not config.option.trellis_matrix or config.option.trellis_matrix_worker:
         return None
-    from trellis.matrix.commands import run_and_report
-
     arguments = [a for a in config.invocation_params.args if a != "--trellis-matrix"]
     settings = load_settings(config.invocation_params.dir)
-    return run_and_report(settings, pytest_arguments=arguments, backends=config.option.trellis_backend)
+    return run_and_report(settings, Selection(config.option.trellis_backend or ()), pytest_arguments=arguments)
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -110,32 +106,30 @@ class Worker:
         return Cell(item.path.stem.removeprefix("test_").replace("_", " "), row, backend)
 
     def selects(self, cell: Cell | None) -> bool:
-        if cell is None or cell.backend != self.backend or cell.row in self.reasons:
-            return False
-        return self.selection.includes(cell)
+        return bool(cell and cell.backend == self.backend and cell.row not in self.reasons and self.selection.includes(cell))
 
     @pytest.hookimpl(trylast=True)
     def pytest_collection_modifyitems(self, config: pytest.Config, items: list[pytest.Item]) -> None:
         chosen = [item for item in items if self.selects(self.cell(item))]
-        self.tell("collected", tests={item.nodeid: self.cell(item) for item in chosen})
+        self.tell("collected", tests={item.nodeid: self.cell(item) for item in chosen}, mode=mode())
         kept = [item for item in chosen if item.nodeid not in self.done]
         config.hook.pytest_deselected(items=[item for item in items if item not in kept])
         items[:] = kept
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
         if report.failed:
-            self.tell("uncollected", path=report.nodeid, text=report.longreprtext[-_LOG:])
+            self.tell("uncollected", path=report.nodeid, text=report.longreprtext[-LOG:])
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> Iterator[None]:
         self.tell("started", test=item.nodeid)
         comparisons.watch_torch()
         self.reports, started = [], time.perf_counter()
-        tally = comparisons.begin(str(item.path))
+        tally = comparisons.Tally(str(item.path))
         try:
-            return (yield)
-        finally:
-            comparisons.end()
+            with comparisons.counted(tally):
+                return (yield)
+        finally:  # after the counting: pytest rewrites our own asserts too
             record = self.record(item, tally, time.perf_counter() - started)
             self.tell("finished", test=item.nodeid, record=vars(record))
 
@@ -165,8 +159,8 @@ class Worker:
             test=item.nodeid,
             source=source_of(function),
             versions=versions(cell.backend),
-            traceback="\n".join(r.longreprtext for r in self.reports if r.failed)[-_LOG:],
-            log="\n".join(f"{title}\n{text}" for title, text in sections.items())[-_LOG:],
+            traceback="\n".join(r.longreprtext for r in self.reports if r.failed)[-LOG:],
+            log="\n".join(f"{title}\n{text}" for title, text in sections.items())[-LOG:],
         )
 
 
@@ -189,20 +183,6 @@ def verdict(reports: list[pytest.TestReport], comparisons_made: int) -> tuple[st
 
 def source_of(function: Any) -> str:
     try:
-        return inspect.getsource(function)[:_LOG]
+        return inspect.getsource(function)[:LOG]
     except (OSError, TypeError):
         return ""
-
-
-def versions(backend: str) -> dict[str, str]:
-    """Python, Trellis, NumPy and the backend's framework."""
-    module = BACKENDS.get(backend, (backend,))[0]
-    found = {"python": platform.python_version()}
-    for name, candidates in {"trellis": ("trellis",), "numpy": ("numpy",), module: (module, f"{module}-cpu")}.items():
-        for candidate in candidates:
-            try:
-                found[name] = importlib.metadata.version(candidate)
-                break
-            except importlib.metadata.PackageNotFoundError:
-                continue
-    return found

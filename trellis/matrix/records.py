@@ -1,24 +1,27 @@
-"""Cells and runs, and where they are kept: one JSON file a cell, written whole or not at all."""
+"""Cells and runs, and where they are kept: one JSON file per cell, written whole or not at all."""
 
 from __future__ import annotations
 
 import dataclasses
 import hashlib
+import importlib.metadata
 import json
 import os
+import platform
 import re
 import tomllib
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from trellis.dispatch import BACKENDS
+from trellis.core.dispatch import BACKENDS
 
 PASSED, FAILED, CRASHED, NOT_RUN, KNOWN = STATUSES = ("passed", "failed", "crashed", "not run", "known failure")
 _SEVERITY = (CRASHED, FAILED, KNOWN, NOT_RUN, PASSED)
+LOG = 20_000  # characters of a log or a traceback that are kept, from its end
 
 
 class Cell(NamedTuple):
@@ -31,7 +34,7 @@ class Cell(NamedTuple):
 
 @dataclass(frozen=True)
 class Selection:
-    """What to run, by names in which * stands for anything; empty means everything."""
+    """The cells to run, by names in which * stands for anything; empty means everything."""
 
     backends: Sequence[str] = ()
     tables: Sequence[str] = ()
@@ -48,7 +51,7 @@ class Selection:
 
 @dataclass
 class Record:
-    """What is known of one cell."""
+    """The result of one cell, with its evidence."""
 
     table: str
     row: str
@@ -59,8 +62,8 @@ class Record:
     duration: float = 0.0
     comparisons: int = 0
     largest_error: float | None = None  # relative to the largest value expected
-    compared: list[dict[str, Any]] = field(default_factory=list)  # one entry a statement of the test that compared
-    about: str = ""  # what the test says of itself
+    compared: list[dict[str, Any]] = field(default_factory=list)  # one entry per statement of the test that compared
+    about: str = ""  # the docstrings of the test and of its file
     test: str = ""
     source: str = ""
     versions: dict[str, str] = field(default_factory=dict)
@@ -75,7 +78,7 @@ class Record:
 
 
 def merge(first: Record, second: Record) -> Record:
-    """Two tests of one row: the worse status, with what both compared."""
+    """The record of two tests of one row: the worse status, and the comparisons of both."""
     worse, other = sorted((first, second), key=lambda r: _SEVERITY.index(r.status))
     errors = [e for e in (first.largest_error, second.largest_error) if e is not None]
     return dataclasses.replace(
@@ -90,7 +93,7 @@ def merge(first: Record, second: Record) -> Record:
 
 @dataclass
 class Run:
-    """One run of the matrix: what was to be run where, and when; its records are the files beside it."""
+    """One run of the matrix: its tables and columns, when it ran, and its records, which are the files beside it."""
 
     id: str
     title: str
@@ -101,8 +104,9 @@ class Run:
     backends: list[str]
     tables: dict[str, list[str]]
     reasons: dict[str, dict[str, str]] = field(default_factory=dict)  # row -> backend -> why that cell is not run
-    selection: list[str] = field(default_factory=list)  # what the run was narrowed to; empty: everything
+    selection: list[str] = field(default_factory=list)  # the options that narrowed the run; empty: everything ran
     duration: float | None = None  # None: it was not finished
+    mode: str = ""  # of the frameworks, as the tests' processes had them
     records: dict[Cell, Record] = field(default_factory=dict, repr=False)
 
     @property
@@ -143,36 +147,51 @@ def save_run(directory: Path, run: Run) -> None:
 
 
 def save_record(directory: Path, run: Run, record: Record) -> None:
-    """Keep a record, merged with what this run has for the cell already."""
+    """Keep a record, merged with the one that this run has for the cell already."""
     kept = run.records.get(record.cell)
     run.records[record.cell] = record = merge(kept, record) if kept else record
-    write(
-        directory / run.id / slug(record.backend) / f"{slug(f'{record.table} {record.row}')}.json",
-        json.dumps(vars(record), indent=1),
-    )
+    name = f"{slug(f'{record.table} {record.row}')}.json"
+    write(directory / run.id / slug(record.backend) / name, json.dumps(vars(record), indent=1))
 
 
 def load_runs(directory: Path) -> list[Run]:
     """All runs that can be read, oldest first. A file that cannot be read is ignored with a warning."""
-    found = [(path, _read(path, Run)) for path in sorted(directory.glob("*/run.json"))]
-    runs = [(path, run) for path, run in found if run is not None]
-    for path, run in runs:
-        for file in sorted(path.parent.glob("*/*.json")):
-            record = _read(file, Record)
-            if record is not None:
-                run.records[record.cell] = record
-    return [run for _, run in runs]
+    runs = dict(_read(directory.glob("*/run.json"), Run))
+    for path, run in runs.items():
+        run.records = {record.cell: record for _, record in _read(path.parent.glob("*/*.json"), Record)}
+    return list(runs.values())
 
 
-def _read(path: Path, kind: Any) -> Any:
-    try:
-        read = kind(**json.loads(path.read_text(encoding="utf-8")))
-        if kind is Record and read.status not in STATUSES:
-            raise ValueError(f"status {read.status!r}")
-        return read
-    except (OSError, ValueError, TypeError) as error:
-        warnings.warn(f"matrix: {path} is ignored: it is not a whole {kind.__name__.lower()} ({error})", stacklevel=3)
-        return None
+def _read(paths: Iterable[Path], kind: Any) -> Iterator[tuple[Path, Any]]:
+    """The Runs or Records of those files that hold a whole one."""
+    for path in sorted(paths):
+        try:
+            read = kind(**json.loads(path.read_text(encoding="utf-8")))
+            if kind is Record and read.status not in STATUSES:
+                raise ValueError(f"status {read.status!r}")
+            yield path, read
+        except (OSError, ValueError, TypeError) as error:
+            warnings.warn(f"matrix: {path} is ignored: it is not a whole {kind.__name__.lower()} ({error})", stacklevel=3)
+
+
+def versions(backend: str) -> dict[str, str]:
+    """The versions of Python, Trellis, NumPy and the backend's framework."""
+    module = BACKENDS.get(backend, (backend,))[0]
+    found = {"python": platform.python_version()}
+    for name in ("trellis", "numpy", f"{module}-cpu", module):
+        try:
+            found[name.removesuffix("-cpu")] = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return found
+
+
+def mode() -> str:
+    """The modes of the frameworks that the environment of this process chooses."""
+    wide = os.environ.get("JAX_ENABLE_X64", "").lower() in ("1", "true", "on", "yes", "y", "t")
+    flags = os.environ.get("XLA_FLAGS", "").strip() or "default"
+    compiler = os.environ.get("TRELLIS_TORCH_COMPILER")
+    return f"JAX {'with' if wide else 'without'} x64, XLA flags: {flags}" + (f", torch.compile by {compiler}" if compiler else "")
 
 
 @dataclass
@@ -181,16 +200,14 @@ class Settings:
 
     root: Path
     title: str = ""
-    tests: list[str] = field(default_factory=list)  # what pytest is given; empty: its own testpaths
-    backends: list[str] = field(
-        default_factory=list
-    )  # the columns, and the `backend` fixture; empty: those of Trellis, no fixture
+    tests: list[str] = field(default_factory=list)  # arguments of pytest; empty: its own testpaths
+    backends: list[str] = field(default_factory=list)  # the columns; empty: those of Trellis, and no fixture `backend`
     rows: str = ""  # a file that lists the rows of each table; empty: every test that takes `backend`
     known_failures: str = ""  # a file that lists cells under the reason why they fail
     records: str = ".matrix"  # directory of the records
     output: str = "matrix"  # directory of the report
     readme: str = ""  # a page that shows totals and tables, between two marks
-    timeout: float = 300.0  # seconds a test may take
+    timeout: float = 300.0  # seconds that one test may take
 
     @property
     def columns(self) -> list[str]:
@@ -202,14 +219,14 @@ class Settings:
 
 def load_settings(start: Path) -> Settings:
     """Settings of the project that `start` lies in: those of the nearest pyproject.toml that has them, else none."""
-    root, project = start, {}
-    for directory in (start, *start.parents):
-        file = directory / "pyproject.toml"
-        found = tomllib.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
-        if "matrix" in found.get("tool", {}).get("trellis", {}):
-            root, project = directory, found
+    for root in (start, *start.parents):
+        file = root / "pyproject.toml"
+        project = tomllib.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
+        table = project.get("tool", {}).get("trellis", {}).get("matrix")
+        if table is not None:
             break
-    table = project.get("tool", {}).get("trellis", {}).get("matrix", {})
+    else:
+        root, project, table = start, {}, {}
     known = {f.name for f in dataclasses.fields(Settings)} - {"root"}
     if unknown := sorted(set(table) - known):
         raise ValueError(

@@ -1,13 +1,15 @@
-"""What the records show: Markdown tables with badges, a table for the terminal, and one page of HTML, self-contained."""
+"""The report of a run: Markdown tables with badges, a table for the terminal, and one self-contained page of HTML."""
 
 from __future__ import annotations
 
 import base64
+import dataclasses
 import hashlib
 import html
 import json
 import re
 from collections import Counter
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,16 +17,18 @@ from trellis.matrix.records import CRASHED, FAILED, KNOWN, NOT_RUN, PASSED, STAT
 
 UNEXPECTED = "unexpected pass"
 COLOURS = {UNEXPECTED: "#0b5f8a", PASSED: "#1a7f4b", FAILED: "#c62f38", CRASHED: "#8a2be2", NOT_RUN: "#6b7280", KNOWN: "#a15c00"}
-SYMBOLS = {PASSED: "✓", FAILED: "✗", CRASHED: "!", NOT_RUN: "–", KNOWN: "~"}
+SYMBOLS = {UNEXPECTED: "?", PASSED: "✓", FAILED: "✗", CRASHED: "!", NOT_RUN: "–", KNOWN: "~"}
 _ANSI = {PASSED: "32", FAILED: "31", CRASHED: "35", NOT_RUN: "90", KNOWN: "33"}
 MARKS = ("<!-- matrix: written by `trellis matrix report` -->", "<!-- matrix: end -->")
+MANIFEST = "files.json"  # lists the files that a report wrote: the next one deletes those that are gone, and no others
 _HISTORY = 30  # runs that the page holds
 _HERE = Path(__file__).parent
 
 
 def write_all(run: Run, runs: list[Run], settings: Settings, output: Path | None = None) -> Path:
     """Write the report of a run: README.md, badges, evidence and index.html; returns their directory."""
-    elsewhere, output = output is not None, output or settings.path("output")
+    readme = settings.path("readme") if settings.readme and output is None else None
+    output = output or settings.path("output")
     files = {"README.md": index_page(run), "index.html": page(run, runs)}
     rows: dict[tuple[str, str], list[Record]] = {}
     for record in run.cells():
@@ -34,15 +38,25 @@ def write_all(run: Run, runs: list[Run], settings: Settings, output: Path | None
     for name, (done, total, red) in totals(run).items():
         status = PASSED if done == total else FAILED if red else NOT_RUN
         files[f"badges/total-{slug(name)}.svg"] = badge(name, f"{done} of {total}", COLOURS[status])
-    for folder in ("badges", "evidence"):  # of rows that are gone
-        for stale in (output / folder).glob("*"):
-            if f"{folder}/{stale.name}" not in files:
-                stale.unlink()
-    for name, text in files.items():
+    for name in written_before(output) - files.keys():  # of rows that are gone
+        (output / name).unlink(missing_ok=True)
+    for name, text in {**files, MANIFEST: json.dumps(sorted(files), indent=1) + "\n"}.items():
         write(output / name, text)
-    if settings.readme and not elsewhere:
-        into_readme(settings.path("readme"), run, output)
+    if readme:
+        into_readme(readme, run, output)
     return output
+
+
+def written_before(output: Path) -> set[str]:
+    """The files of the last report in a directory, by its manifest; names that no report writes do not count."""
+    path = output / MANIFEST
+    try:
+        listed = json.loads(path.read_text(encoding="utf-8")) if path.exists() else []
+    except ValueError as error:
+        raise ValueError(
+            f"{path} is not a list of the files of a report ({error}); delete it and write the report anew"
+        ) from error
+    return {name for name in map(str, listed) if re.fullmatch(r"(badges|evidence)/[\w-][\w.-]*", name)}
 
 
 def label(record: Record) -> str:
@@ -106,18 +120,23 @@ def evidence_path(table: str, row: str) -> str:
     return f"evidence/{slug(f'{table} {row}')}.md"
 
 
+def markdown(heads: Sequence[str], rules: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
+    """A table in Markdown; the rules under the heads align the columns."""
+    lines = [f"| {' | '.join(map(str, cells))} |" for cells in (heads, *rows)]
+    return "\n".join([lines[0], f"|{'|'.join(rules)}|", *lines[1:], ""])
+
+
 def markdown_table(run: Run, table: str, folder: str = "") -> str:
-    """One table: a row a test, a column a backend, in each cell a badge that leads to the evidence."""
-    cells = {(r.row, r.backend): r for r in run.cells() if r.table == table}
-    lines = [f"| test | {' | '.join(map(plain, run.backends))} |", f"|---|{':---:|' * len(run.backends)}"]
-    for row in run.tables[table]:
-        found = [
-            f"[![{label(cells[row, b])}]({folder}badges/{slug(label(cells[row, b]))}.svg)]"
-            f"({folder}{evidence_path(table, row)}#{slug(b).lower()})"
-            for b in run.backends
-        ]
-        lines.append(f"| {plain(row)} | {' | '.join(found)} |")
-    return "\n".join(lines) + "\n"
+    """One table: a row per test, a column per backend, in each cell a badge that links to the evidence."""
+    rows: dict[str, list[str]] = {row: [plain(row)] for row in run.tables[table]}
+    for record in run.cells():
+        if record.table == table:
+            badge, place = (
+                f"badges/{slug(label(record))}.svg",
+                f"{evidence_path(table, record.row)}#{slug(record.backend).lower()}",
+            )
+            rows[record.row].append(f"[![{label(record)}]({folder}{badge})]({folder}{place})")
+    return markdown(["test", *map(plain, run.backends)], ["---", *[":---:"] * len(run.backends)], rows.values())
 
 
 def summary(run: Run) -> str:
@@ -125,16 +144,15 @@ def summary(run: Run) -> str:
     counts = Counter(label(r) for r in run.cells())
     parts = [f"{counts[name]} {name}" for name in (*STATUSES, UNEXPECTED) if counts[name]]
     commit = f" at commit {plain(run.commit)}" if run.commit else ""
-    return f"Of {sum(counts.values())} cells: {', '.join(parts)}. Run on {run.date[:10]}{commit} with Python {run.python}."
+    ran = f" ({plain(run.mode)})" if run.mode else ""
+    return f"Of {sum(counts.values())} cells: {', '.join(parts)}. Run on {run.date[:10]}{commit} with Python {run.python}{ran}."
 
 
 def totals_table(run: Run) -> str:
     """Green cells of each table on each backend."""
-    green = Counter((r.table, r.backend) for r in run.cells() if r.status == PASSED and not r.unexpected)
-    lines = [f"| table | {' | '.join(map(plain, run.backends))} |", f"|---|{'---:|' * len(run.backends)}"]
-    for table, rows in run.tables.items():
-        lines.append(f"| {plain(table)} | {' | '.join(f'{green[table, b]} of {len(rows)}' for b in run.backends)} |")
-    return "\n".join(lines) + "\n"
+    green = Counter((r.table, r.backend) for r in run.cells() if label(r) == PASSED)
+    rows = [[plain(t), *(f"{green[t, b]} of {len(rows)}" for b in run.backends)] for t, rows in run.tables.items()]
+    return markdown(["table", *map(plain, run.backends)], ["---", *["---:"] * len(run.backends)], rows)
 
 
 def index_page(run: Run) -> str:
@@ -167,20 +185,19 @@ def into_readme(path: Path, run: Run, output: Path) -> None:
 
 
 def evidence(row: str, records: list[Record]) -> str:
-    """What stands behind a row, a section for each backend."""
+    """The evidence of a row, one section per backend."""
     about = next((r.about for r in records if r.about), "")
     source = next((r.source for r in records if r.source), "")
     parts = [f"# {plain(row)}", *([plain(about)] if about else []), *([block(source, "python")] if source else [])]
     for record in records:
         parts += [f"## {slug(record.backend)}", facts(record)]
         if record.compared:
+            heads, rules = ["line", "compared", "by", "expected", "times", "largest error"], ["---:", *["---"] * 3, *["---:"] * 2]
             rows = [
-                f"| {c['line'] or ''} | {code(c['text'] or c['how'])} | {c['how']} | {'; '.join(c['what'])} "
-                f"| {c['count']} | {error_text(c['error'])} |"
+                (c["line"] or "", code(c["text"] or c["how"]), c["how"], "; ".join(c["what"]), c["count"], error_text(c["error"]))
                 for c in record.compared
             ]
-            head = ["| line | compared | by | expected | times | largest error |", "|---:|---|---|---|---:|---:|"]
-            parts.append("\n".join([*head, *rows]))
+            parts.append(markdown(heads, rules, rows))
         parts += [f"{name}:\n\n{block(text)}" for name, text in (("Traceback", record.traceback), ("Log", record.log)) if text]
     return "\n\n".join(part.rstrip() for part in parts) + "\n"
 
@@ -200,7 +217,10 @@ def error_text(error: float | None) -> str:
 
 
 def terminal(run: Run, *, colour: bool = False) -> str:
-    """The tables with one sign a cell, then what is not green and why, and the totals. Of a run of some cells, their rows."""
+    """The tables with one sign per cell, then the cells that are not green and why, and the totals.
+
+    Of a run of some cells only their rows are shown.
+    """
     chosen = {(r.table, r.row) for r in run.records.values()} if run.selection else None
     tables = {t: [row for row in rows if chosen is None or (t, row) in chosen] for t, rows in run.tables.items()}
     names = [row for rows in tables.values() for row in rows]
@@ -213,45 +233,35 @@ def terminal(run: Run, *, colour: bool = False) -> str:
         lines += [f"Table {number}: {table}".ljust(first) + "  " + "  ".join(b.ljust(w) for b, w in zip(run.backends, widths))]
         for row in rows:
             found = [cells[Cell(table, row, b)] for b in run.backends]
-            signs = [painted(("?" if r.unexpected else SYMBOLS[r.status]).center(w), r, colour) for r, w in zip(found, widths)]
+            signs = [SYMBOLS[label(r)].center(w) for r, w in zip(found, widths)]
+            if colour:
+                signs = [f"\x1b[{_ANSI[r.status]}m{sign}\x1b[0m" for r, sign in zip(found, signs)]
             lines.append(f"{row.ljust(first)}  {'  '.join(signs)}".rstrip())
         lines.append("")
     reasons: dict[str, list[Record]] = {}
     for record in run.records.values() if run.selection else run.cells():
-        if record.status != PASSED or record.unexpected:
+        if label(record) != PASSED:
             reasons.setdefault(f"{label(record)}: {record.reason}", []).append(record)
     for reason, records in reasons.items():
-        where = ", ".join(f"{r.row} ({r.backend})" for r in records[:4]) + (
-            f" and {len(records) - 4} more" if len(records) > 4 else ""
-        )
-        lines.append(f"{reason}\n    {where}")
+        where = ", ".join(f"{r.row} ({r.backend})" for r in records[:4])
+        more = f" and {len(records) - 4} more" if len(records) > 4 else ""
+        lines.append(f"{reason}\n    {where}{more}")
     return "\n".join([*lines, "", summary(run).replace("\\", "")])
-
-
-def painted(text: str, record: Record, colour: bool) -> str:
-    return f"\x1b[{_ANSI[record.status]}m{text}\x1b[0m" if colour else text
 
 
 def page(run: Run, runs: list[Run]) -> str:
     """The page: template, style, script and data in one file. Only the script with this very hash may run in it."""
-    script = (_HERE / "page.js").read_text(encoding="utf-8")
+    template, style, script = ((_HERE / f"page.{kind}").read_text(encoding="utf-8") for kind in ("html", "css", "js"))
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     data = json.dumps(page_data(run, runs), separators=(",", ":"))
     for character in "<>&":  # within a script element nothing may look like its end
         data = data.replace(character, f"\\u{ord(character):04x}")
-    parts = {
-        "{{title}}": html.escape(run.title),
-        "{{hash}}": digest,
-        "{{style}}": (_HERE / "page.css").read_text(encoding="utf-8"),
-        "{{data}}": data,
-        "{{script}}": script,
-    }
-    template = (_HERE / "page.html").read_text(encoding="utf-8")
-    return re.sub("|".join(map(re.escape, parts)), lambda found: parts[found[0]], template)
+    parts = {"title": html.escape(run.title), "hash": digest, "style": style, "data": data, "script": script}
+    return re.sub(r"{{(\w+)}}", lambda found: parts[found[1]], template)
 
 
 def page_data(run: Run, runs: list[Run]) -> dict[str, Any]:
-    """What the page shows: the run's cells in full, of other runs one character a cell."""
+    """The data of the page: the cells of the run in full, and one character per cell of the runs before it."""
     places = {r.cell: i for i, r in enumerate(run.cells())}
     others = [r for r in runs if r.id != run.id and r.date <= run.date][-(_HISTORY - 1) :]
     history = []
@@ -260,20 +270,18 @@ def page_data(run: Run, runs: list[Run]) -> dict[str, Any]:
         for record in past.cells():
             if record.cell in places:
                 states[places[record.cell]] = "u" if record.unexpected else record.status[0]
-        history.append(
-            {"id": past.id, "date": past.date, "commit": past.commit, "selection": past.selection, "states": "".join(states)}
-        )
-    cells = [
-        {k: v for k, v in vars(r).items() if v not in ("", None, [], {}, False) and k not in ("table", "row", "backend")}
-        for r in run.cells()
-    ]
+        history.append({**_some(past, "id", "date", "commit", "selection"), "states": "".join(states)})
+    named = [f.name for f in dataclasses.fields(Record) if f.name not in Cell._fields]
+    cells = [{k: v for k, v in _some(r, *named).items() if v not in ("", None, [], {}, False)} for r in run.cells()]
     shared: dict[str, int] = {}  # texts that many cells share are held once
     for cell in cells:
         if "versions" in cell:
             cell["versions"] = ", ".join(f"{name} {version}" for name, version in cell["versions"].items())
         cell |= {name: shared.setdefault(cell[name], len(shared)) for name in ("about", "source", "versions") if name in cell}
-    meta = {
-        name: getattr(run, name)
-        for name in ("id", "title", "date", "commit", "python", "platform", "duration", "backends", "tables")
-    }
+    meta = _some(run, "id", "title", "date", "commit", "python", "platform", "mode", "duration", "backends", "tables")
     return {**meta, "cells": cells, "shared": list(shared), "history": history, "statuses": list(STATUSES)}
+
+
+def _some(thing: Any, *names: str) -> dict[str, Any]:
+    """Some of the attributes of a run or a record."""
+    return {name: getattr(thing, name) for name in names}

@@ -1,4 +1,4 @@
-"""Run the matrix: a process for each backend, watched from here. A crash or a hang is the result of one cell, no more."""
+"""Run the matrix: one process per backend, watched from here. A crash or a hang is the result of one cell only."""
 
 from __future__ import annotations
 
@@ -24,17 +24,15 @@ from pathlib import Path
 from typing import Any
 
 from trellis.matrix import records
-from trellis.matrix.plugin import versions
-from trellis.matrix.records import CRASHED, FAILED, KNOWN, NOT_RUN, PASSED, Cell, Record, Run, Selection, Settings
+from trellis.matrix.records import CRASHED, FAILED, KNOWN, LOG, NOT_RUN, PASSED, Cell, Record, Run, Selection, Settings
 
-_LOG = 20_000  # characters of a process's output that are kept, from its end
 _START = 120.0  # seconds a process may take outside of tests: to import its frameworks, and to end
 NOT_WRITTEN = "not written yet"
 Progress = Callable[[Run, str, str, Record | None], None]
 
 
 def run_matrix(settings: Settings, selection: Selection, *, arguments: Sequence[str] | None = None, jobs: int = 0,
-               progress: Progress | None = None) -> Run:  # fmt: skip
+               progress: Progress = lambda *told: None) -> Run:  # fmt: skip
     """Run the selected cells on each backend and write their records; returns the run."""
     tables, reasons = records.read_rows(settings.path("rows")) if settings.rows else (None, {})
     _check_names("--backend", selection.backends, settings.columns)
@@ -71,7 +69,7 @@ def _check_names(option: str, patterns: Iterable[str], names: Iterable[str]) -> 
 
 @dataclasses.dataclass
 class Watch:
-    """Starts the processes, reads what they tell, keeps the records."""
+    """Starts the processes, reads their events, keeps the records."""
 
     settings: Settings
     selection: Selection
@@ -79,7 +77,7 @@ class Watch:
     tables: dict[str, list[str]] | None
     scratch: Path
     arguments: list[str]
-    progress: Progress | None
+    progress: Progress
     alone: bool
 
     def __post_init__(self) -> None:
@@ -87,7 +85,7 @@ class Watch:
         self.known = records.read_known_failures(self.settings.path("known_failures")) if self.settings.known_failures else {}
 
     def backend(self, name: str) -> None:
-        """All cells of a backend: a new process as often as one dies within a test."""
+        """Run all cells of a backend, in a new process whenever one dies within a test."""
         process = Process(self, name)
         while process.attempt():
             pass
@@ -119,7 +117,7 @@ class Watch:
                     self.keep(Record(*cell, FAILED, reason, test=path, traceback=text))
 
     def keep(self, record: Record) -> None:
-        """Write a record, with what is known of its failures."""
+        """Write a record; a failure that is listed becomes a known one."""
         reason = self.known.get((record.row, record.backend)) or self.known.get((record.row, "*"))
         if reason and record.status in (FAILED, CRASHED):
             record.traceback = record.traceback or record.reason
@@ -127,7 +125,7 @@ class Watch:
         elif reason and record.status == PASSED:
             record.unexpected, record.reason = True, f"listed as a known failure ({reason}), but it passed: take it off the list"
         record.commit, record.date = self.run.commit, datetime.now(UTC).isoformat(timespec="seconds")
-        record.versions = record.versions or versions(record.backend)
+        record.versions = record.versions or records.versions(record.backend)
         if record.row not in self.run.tables.get(record.table, ()):
             self.plan([record.cell])
         with self.lock:
@@ -143,13 +141,12 @@ class Watch:
             records.save_run(self.settings.path("records"), self.run)
 
     def tell(self, backend: str, row: str, record: Record | None = None) -> None:
-        if self.progress:
-            with self.lock:
-                self.progress(self.run, backend, row, record)
+        with self.lock:
+            self.progress(self.run, backend, row, record)
 
 
 class Process:
-    """The process of a backend, and what is known of its tests."""
+    """The process of a backend, and the state of its tests."""
 
     def __init__(self, watch: Watch, backend: str) -> None:
         self.watch, self.backend = watch, backend
@@ -161,7 +158,7 @@ class Process:
         self.output, self.events = self.folder / "output.txt", self.folder / "events.jsonl"
 
     def command(self) -> list[str]:
-        """The command of a process that runs what is not done yet; what it needs to know is in a file."""
+        """The command of a process that runs the tests that are not done yet; a file holds its orders."""
         watch, order = self.watch, self.folder / "order.json"
         reasons = [row for row, cells in watch.run.reasons.items() if self.backend in cells]
         told = {"backend": self.backend, "events": str(self.events), "tables": watch.tables, "reasons": reasons}
@@ -197,7 +194,7 @@ class Process:
         return False
 
     def follow(self, process: subprocess.Popen[bytes]) -> float | None:
-        """Read what the process tells until it ends, or the run is stopped; the limit if it takes longer than that."""
+        """Read the events of the process until it ends, or the run is stopped; returns the limit if it takes longer than that."""
         self.since, self.elapsed = time.monotonic(), 0.0
         while process.poll() is None and not self.watch.stop.is_set():
             self.read()
@@ -223,6 +220,7 @@ class Process:
         match event["event"]:
             case "collected":
                 self.collected |= {test: Cell(*cell) for test, cell in event["tests"].items()}
+                self.watch.run.mode = event["mode"]
                 self.watch.plan(self.collected.values())
             case "uncollected":
                 self.uncollected[event["path"]] = event["text"]
@@ -235,7 +233,7 @@ class Process:
                 self.watch.keep(Record(**event["record"]))
 
     def log(self) -> str:
-        return self.output.read_text(encoding="utf-8", errors="replace")[-_LOG:]
+        return self.output.read_text(encoding="utf-8", errors="replace")[-LOG:]
 
 
 def end(process: subprocess.Popen[bytes]) -> None:

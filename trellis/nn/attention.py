@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Unpack
 
+from trellis.core.typing import AnyArray
 from trellis.nn.building import Options
 from trellis.nn.functions import activation_of
 from trellis.nn.layer import Layer, inherited, initial, probability, size
 from trellis.nn.linear import Linear
 from trellis.nn.normalization import LayerNorm
+from trellis.nn.torch_names import ATTENTION, TRANSFORMER
 from trellis.ops.attention import dropout, multi_head_attention
 from trellis.ops.elementwise import add
-from trellis.typing import AnyArray
 
 __all__ = [
     "MultiHeadAttention", "TransformerDecoder", "TransformerDecoderLayer", "TransformerEncoder", "TransformerEncoderLayer",
@@ -31,6 +32,8 @@ class MultiHeadAttention(Layer):
     >>> tl.MultiHeadAttention(16, 4)(tl.ones((2, 5, 16)), is_causal=True).shape
     (2, 5, 16)
     """
+
+    _torch_rows = ATTENTION
 
     def __init__(
         self, embed_dim: int, num_heads: int = 8, *, key_dim: int | None = None, value_dim: int | None = None,
@@ -67,21 +70,17 @@ class MultiHeadAttention(Layer):
         drops = self.training and self.dropout > 0
         return multi_head_attention(
             query, key=key, value=value, num_heads=self.num_heads, scale=self.scale, mask=mask, key_padding_mask=key_padding_mask,
-            **{name: own.get(name) for name in _PROJECTIONS}, is_causal=is_causal, dropout_p=self.dropout, training=drops,
+            **{name: own.get(name) for name in ATTENTION}, is_causal=is_causal, dropout_p=self.dropout, training=drops,
             seed=self.next_seed() if drops else None, return_attention_weights=return_attention_weights,
             average_attention_weights=average_attention_weights,
         )  # fmt: skip
 
 
-_PROJECTIONS = (
-    "in_proj_weights", "q_proj_weights", "k_proj_weights", "v_proj_weights", "out_proj_weights", "in_proj_bias", "out_proj_bias",
-)  # fmt: skip
-
-
 class TransformerLayer(Layer):
-    """What encoder and decoder layers share: attention and a network of two linear layers, each added to what it is given."""
+    """The common part of encoder and decoder layers: attention and two linear layers, each added to its input."""
 
-    attends = ("attention",)  # the attentions, in their order
+    _torch_rows = TRANSFORMER
+    has_memory = False  # whether it attends to a memory too
 
     def __init__(
         self, embed_dim: int, num_heads: int = 8, feedforward_dim: int = 2048, *, dropout: float = 0.1,
@@ -94,13 +93,15 @@ class TransformerLayer(Layer):
         self.activation, self.eps, self.with_bias = activation, eps, with_bias
         self._function = activation_of(name, activation)
         given = inherited(options)
-        for attention in self.attends:
-            made = MultiHeadAttention(embed_dim, num_heads, dropout=dropout, with_bias=with_bias, **next(given))
-            setattr(self, attention, made)
+        self.attention = MultiHeadAttention(embed_dim, num_heads, dropout=dropout, with_bias=with_bias, **next(given))
+        if self.has_memory:
+            self.cross_attention = MultiHeadAttention(embed_dim, num_heads, dropout=dropout, with_bias=with_bias, **next(given))
         self.linear1 = Linear(embed_dim, feedforward_dim, with_bias=with_bias, **next(given))
         self.linear2 = Linear(feedforward_dim, embed_dim, with_bias=with_bias, **next(given))
-        for i in range(len(self.attends) + 1):
-            setattr(self, f"norm{i + 1}", LayerNorm(embed_dim, eps=eps, with_bias=with_bias, **next(given)))
+        self.norm1 = LayerNorm(embed_dim, eps=eps, with_bias=with_bias, **next(given))
+        self.norm2 = LayerNorm(embed_dim, eps=eps, with_bias=with_bias, **next(given))
+        if self.has_memory:
+            self.norm3 = LayerNorm(embed_dim, eps=eps, with_bias=with_bias, **next(given))
         super().__init__(**options)
         self._keep_random_state()
 
@@ -108,7 +109,7 @@ class TransformerLayer(Layer):
         return dropout(x, self.dropout, seed=self.next_seed()) if self.training and self.dropout else x
 
     def _added(self, x: AnyArray, norm: Any, block: Callable[[Any], Any]) -> AnyArray:
-        """x plus `block` of it; normalized before the block, or after the sum."""
+        """x + block(norm(x)) with `norm_first`, else norm(x + block(x))."""
         if self.norm_first:
             return add(x, self._dropped(block(norm(x))))
         return norm(add(x, self._dropped(block(x))))
@@ -124,10 +125,6 @@ class TransformerEncoderLayer(TransformerLayer):
     >>> tl.TransformerEncoderLayer(16, 4, 32, norm_first=True)(tl.ones((2, 5, 16))).shape
     (2, 5, 16)
     """
-
-    attention: MultiHeadAttention
-    norm1: LayerNorm
-    norm2: LayerNorm
 
     def forward(
         self, x: AnyArray, *, mask: AnyArray | None = None, key_padding_mask: AnyArray | None = None, is_causal: bool = False
@@ -146,12 +143,7 @@ class TransformerDecoderLayer(TransformerLayer):
     (2, 5, 16)
     """
 
-    attends = "attention", "cross_attention"
-    attention: MultiHeadAttention
-    cross_attention: MultiHeadAttention
-    norm1: LayerNorm
-    norm2: LayerNorm
-    norm3: LayerNorm
+    has_memory = True
 
     def forward(
         self, x: AnyArray, memory: AnyArray, *, mask: AnyArray | None = None, memory_mask: AnyArray | None = None,
@@ -179,13 +171,8 @@ class TransformerStack(Layer):
     ) -> None:  # fmt: skip
         self.num_layers = size(type(self).__name__, "num_layers", num_layers)
         self.embed_dim, self.num_heads, self.feedforward_dim, self.dropout = embed_dim, num_heads, feedforward_dim, dropout
-        self.activation, self.norm_first, self.final_norm, self.eps, self.with_bias = (
-            activation,
-            norm_first,
-            final_norm,
-            eps,
-            with_bias,
-        )
+        self.activation, self.norm_first, self.final_norm = activation, norm_first, final_norm
+        self.eps, self.with_bias = eps, with_bias
         given = inherited(options)
         self.layers = [
             self.layer(

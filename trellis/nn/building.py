@@ -2,25 +2,27 @@
 
 from __future__ import annotations
 
-import contextlib
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any, TypedDict
 
-from trellis import dtypes
-from trellis.array import Array
-from trellis.container import Container
-from trellis.dispatch import default_backend, interpreters, load, target, using
-from trellis.keys import Key, fold_in, make_key, next_key
-from trellis.nn.structure import ARRAY, KINDS, MAPPING, MODULE, SEQUENCE, as_array, children, gather, is_floating
+import numpy as np
+
+from trellis.core import dtypes, tree
+from trellis.core.array import Array
+from trellis.core.container import Container
+from trellis.core.dispatch import default_backend, interpreters, load, target, using
+from trellis.nn.structure import ARRAY, KINDS, MAPPING, MODULE, SEQUENCE, as_array, children, gather, is_floating, members
 from trellis.ops.arguments import choice
 from trellis.ops.conversion import to_backend
+from trellis.random.keys import Key, fold_in, make_key
+from trellis.random.state import next_key
 
 MODES = ("on_init", "explicit", "on_call")
 
 
 class Options(TypedDict, total=False):
-    """What every Module takes at construction, by keyword.
+    """The keywords of every Module at construction.
 
     v: parameters to start with instead of drawn ones; they must have the names and shapes of the Module's. An Array given here
         is shared with whoever else holds it.
@@ -58,29 +60,26 @@ def build(module: Any, args: tuple[Any, ...] = (), kwargs: Any = None) -> None:
     if meta.built:
         return
     options = meta.options
-    with _default_backend(options.get("backend"), args, options.get("build_mode")):
+    with using(_backend_for(options.get("backend"), args, options.get("build_mode"))):
         module._build(*args, **(kwargs or {}))
         dtype = options.get("dtype") or dtypes.float32
-        place(module, "_create_variables", module._create_variables(device=options.get("device"), dtype=dtype))
+        set_variables(module, module._create_variables(device=options.get("device"), dtype=dtype))
         for name, value in _mapping(module, "_create_buffers", module._create_buffers(options.get("device"), dtype)).items():
             module.register_buffer(name, value)
     for child in children(module):
         if child._meta.options.get("build_mode") != "on_call":
             build(child)
-    bring(module, options.get("backend"), options.get("device"), options.get("dtype"))
+    move_arrays(module, options.get("backend"), options.get("device"), options.get("dtype"))
     if options.get("v") is not None:
-        give(module, options["v"], partial=options.get("with_partial_v", False), keep=True)
+        assign_arrays(module, options["v"], partial=options.get("with_partial_v", False), share=True)
     meta.built = True
 
 
-@contextlib.contextmanager
-def _default_backend(name: str | None, args: tuple[Any, ...], mode: str | None) -> Iterator[None]:
-    """Inside, arrays are made on the backend asked for; built by a call, on that of the first array it is given."""
+def _backend_for(name: str | None, args: tuple[Any, ...], mode: str | None) -> str:
+    """The backend on which arrays are made: the one asked for; built by a call, that of the first array it is given."""
     if name is None and mode == "on_call":
-        found = next((x for x in map(as_array, args) if x is not None), None)
-        name = found.backend if found is not None else None
-    with using(default_backend() if name is None else name):
-        yield
+        name = next((x.backend for x in map(as_array, args) if x is not None), None)
+    return default_backend() if name is None else name
 
 
 def _mapping(module: Any, method: str, made: Any) -> Mapping[str, Any]:
@@ -91,19 +90,26 @@ def _mapping(module: Any, method: str, made: Any) -> Mapping[str, Any]:
     return made
 
 
-def place(module: Any, method: str, made: Any) -> None:
-    """Set what `_create_variables` returned as attributes."""
-    owner = type(module).__name__
-    for name, value in _mapping(module, method, made).items():
+def set_variables(module: Any, made: Any) -> None:
+    """Set the arrays that `_create_variables` returned as attributes.
+
+    They may be those of its layers, as in `Container(x=self.linear.v)`. Then they come first: a parameter has the name of its
+    first place, here "x", and the layer computes with it.
+    """
+    owner = f"{type(module).__name__}._create_variables"
+    of_layers = {id(x) for x in gather(module).to_flat_dict().values()}
+    names_before = list(module.__dict__)
+    for name, value in _mapping(module, "_create_variables", made).items():
         if not isinstance(name, str) or hasattr(type(module), name):
-            raise ValueError(f"{owner}.{method}: {name!r} cannot name a variable; it is {_taken(name)}")
+            taken = "a name of Module's own" if isinstance(name, str) else f"a {type(name).__name__}, not a string"
+            raise ValueError(f"{owner}: {name!r} cannot name a variable; it is {taken}")
         if module.__dict__.get(name) is not None:
-            raise ValueError(f"{owner}.{method}: there is an attribute {name!r} already; give the variable another name")
-        setattr(module, name, _variable(f"{owner}.{method}: {name!r}", value))
-
-
-def _taken(name: Any) -> str:
-    return "a name of Module's own" if isinstance(name, str) else f"a {type(name).__name__}, not a string"
+            raise ValueError(f"{owner}: there is an attribute {name!r} already; give the variable another name")
+        setattr(module, name, _variable(f"{owner}: {name!r}", value))
+    created = [name for name in module.__dict__ if name not in names_before]
+    if any(id(x) in of_layers for name in created for x in tree.leaves(module.__dict__[name])):
+        for name in names_before:
+            module.__dict__[name] = module.__dict__.pop(name)
 
 
 def _variable(place: str, value: Any) -> Any:
@@ -121,18 +127,19 @@ def _variable(place: str, value: Any) -> Any:
 
 
 # ---- values that are given -----------------------------------------------------------------------------------------------------
-def give(module: Any, values: Any, *, partial: bool = False, keep: bool = False, buffers: bool = False, name: str = "v") -> None:
+def assign_arrays(
+    module: Any, values: Any, *, buffers: bool = False, partial: bool = False, share: bool = False, name: str = ""
+) -> None:
     """Put other arrays in the places of the parameters (or buffers) of a tree: all are checked first, then all are put.
 
-    With `keep` the very Arrays given are put, so that two Modules given one Array share it.
+    With `share` the very Arrays given are put, so that two Modules given one Array share it. `name` stands in error messages.
     """
     own = gather(module, buffers)
     replaced: dict[int, Array] = {}
-    if keep or type(values) is not Container or not _paired(own._nodes, values._nodes, replaced):
-        replaced = _checked(
-            type(module).__name__, name, own.to_flat_dict(), values, partial, "buffer" if buffers else "parameter"
-        )
-    if not keep:  # two places given one Array stay two parameters
+    if share or type(values) is not Container or not _paired(own._nodes, values._nodes, replaced):
+        name = name or ("buffers" if buffers else "v")
+        replaced = _checked(type(module).__name__, name, own.to_flat_dict(), values, partial, buffers)
+    if not share:  # two places given one Array stay two parameters
         replaced = {key: Array(value._data) for key, value in replaced.items()}
     replace(module, replaced, set())
 
@@ -153,7 +160,7 @@ def _paired(own: dict[str, Any], given: dict[str, Any], replaced: dict[int, Arra
     return True
 
 
-def _checked(owner: str, name: str, own: dict[str, Any], values: Any, partial: bool, what: str) -> dict[int, Array]:
+def _checked(owner: str, name: str, own: dict[str, Any], values: Any, partial: bool, buffers: bool) -> dict[int, Array]:
     """id of an own Array -> the one given for it; an error that says what does not fit."""
     if not isinstance(values, Mapping):
         raise TypeError(f"{owner}: {name} is a {type(values).__name__}; expected a Container or a dict of arrays")
@@ -165,6 +172,7 @@ def _checked(owner: str, name: str, own: dict[str, Any], values: Any, partial: b
         if found is None:
             raise TypeError(f"{owner}: {name} holds a {type(value).__name__} at {path!r}; expected an array")
         if tuple(found.shape) != tuple(own[path].shape):
+            what = "buffer" if buffers else "parameter"
             raise ValueError(f"{owner}: {name} has shape {found.shape} at {path!r}, but the {what} has {own[path].shape}")
         replaced[id(own[path])] = found
     return replaced
@@ -188,11 +196,8 @@ def _listed(paths: list[str], most: int = 8) -> str:
 def replace(module: Any, replaced: dict[int, Array], seen: set[int]) -> None:
     """Put an Array in every place that holds the one with this id, in the whole tree."""
     seen.add(id(module))
-    attributes, plain = module.__dict__, module._meta.plain
-    for name, value in attributes.items():
-        kind = KINDS[type(value)]
-        if kind and name not in plain:
-            attributes[name] = _replaced(value, kind, replaced, seen)
+    for name, value, kind in members(module):
+        module.__dict__[name] = _replaced(value, kind, replaced, seen)
     if module._meta.link is not None:
         module._meta.link.push()
 
@@ -205,10 +210,10 @@ def _replaced(value: Any, kind: int, replaced: dict[int, Array], seen: set[int])
         if id(value) not in seen:
             replace(value, replaced, seen)
     elif kind == SEQUENCE:
-        members = [_replaced(member, KINDS[type(member)], replaced, seen) for member in value]
+        changed = [_replaced(member, KINDS[type(member)], replaced, seen) for member in value]
         if type(value) is tuple:
-            return tuple(members)
-        value[:] = members
+            return tuple(changed)
+        value[:] = changed
     elif kind == MAPPING:
         for key, member in list(value.items()):
             value[key] = _replaced(member, KINDS[type(member)], replaced, seen)
@@ -216,7 +221,7 @@ def _replaced(value: Any, kind: int, replaced: dict[int, Array], seen: set[int])
 
 
 def change(module: Any, function: Any) -> None:
-    """Replace every parameter and buffer of a tree by `function` of it, each once."""
+    """Replace each parameter and buffer x of a tree by function(x). A shared array is replaced once."""
     replaced = {}
     for state in (gather(module), gather(module, buffers=True)):
         for value in state.to_flat_dict().values():
@@ -224,14 +229,14 @@ def change(module: Any, function: Any) -> None:
     replace(module, replaced, set())
 
 
-def bring(module: Any, backend: str | None, device: Any, dtype: Any) -> None:
-    """The whole tree on a backend and device, its floating-point arrays in a dtype; what is None stays as it is."""
+def move_arrays(module: Any, backend: str | None = None, device: Any = None, dtype: dtypes.DType | None = None) -> Any:
+    """Bring the whole tree to a backend and a device, and cast its floating-point arrays; None leaves them as they are."""
     if backend is None and device is None and dtype is None:
-        return
+        return module
     if backend is not None:
         load(backend)
 
-    def brought(x: Array) -> Array:
+    def moved(x: Array) -> Array:
         x = x if backend is None else to_backend(x, backend)
         interpreter = interpreters[type(x._data)]
         data = x._data
@@ -241,7 +246,13 @@ def bring(module: Any, backend: str | None, device: Any, dtype: Any) -> None:
             data = interpreter.to_device(data, device=device)
         return x if data is x._data else Array(data)
 
-    change(module, brought)
+    change(module, moved)
+    return module
+
+
+def array_like(own: Array, value: np.ndarray[Any, Any], dtype: dtypes.DType | None = None) -> Array:
+    """A copy of a NumPy array on the backend and the device of `own`."""
+    return Array(target(own.backend).from_numpy(value, dtype=dtype, device=own.device, copy=True))
 
 
 # ---- random numbers ------------------------------------------------------------------------------------------------------------

@@ -1,6 +1,7 @@
 """Convolutional layers. `w` is [*window, input_channels / groups, output_channels] whichever axis holds the channels.
 
-Strides, dilations and `filter_shape` are an int or one a spatial axis; padding is "SAME", "VALID", an int, or a pair an axis.
+Strides, dilations and `filter_shape` are an int, or one int per spatial axis. Padding is "SAME", "VALID", an int, or one
+pair per axis.
 """
 
 from __future__ import annotations
@@ -8,11 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Unpack
 
+from trellis.core.typing import AnyArray
 from trellis.nn.building import Options
-from trellis.nn.layer import Layer, inherited, initial, size
-from trellis.ops.convolution import Numbers, Padding, conv1d, conv1d_transpose, conv2d, conv2d_transpose, conv3d, conv3d_transpose
-from trellis.ops.windows import channel_last, pairs, per_axis
-from trellis.typing import AnyArray
+from trellis.nn.layer import Layer, inherited, size, weight_and_bias
+from trellis.nn.torch_names import CONVOLUTION, TRANSPOSED_CONVOLUTION
+from trellis.ops.convolution import conv1d, conv1d_transpose, conv2d, conv2d_transpose, conv3d, conv3d_transpose
+from trellis.ops.windows import Ints, Padding, channel_last, pairs, per_axis
 
 __all__ = [
     "Conv1D", "Conv1DTranspose", "Conv2D", "Conv2DTranspose", "Conv3D", "Conv3DTranspose", "DepthwiseConv1D", "DepthwiseConv2D",
@@ -21,16 +23,17 @@ __all__ = [
 
 
 class Convolution(Layer):
-    """What the convolutions of all ranks share; a subclass fixes the rank and the function."""
+    """A convolution of any rank; a subclass fixes the rank and the function."""
 
+    _torch_rows = CONVOLUTION
     dims: int
     function: Callable[..., Any]
     w: AnyArray
     b: AnyArray
 
     def __init__(
-        self, input_channels: int, output_channels: int, filter_shape: Numbers, strides: Numbers = 1, padding: Padding = "VALID",
-        *, data_format: str = "channel_last", dilations: Numbers = 1, groups: int = 1, with_bias: bool = True,
+        self, input_channels: int, output_channels: int, filter_shape: Ints, strides: Ints = 1, padding: Padding = "VALID",
+        *, data_format: str = "channel_last", dilations: Ints = 1, groups: int = 1, with_bias: bool = True,
         weight_initializer: Any = "glorot_uniform", bias_initializer: Any = "zeros", **options: Unpack[Options],
     ) -> None:  # fmt: skip
         name, dims = type(self).__name__, self.dims
@@ -53,16 +56,15 @@ class Convolution(Layer):
         return self.input_channels // self.groups, self.output_channels
 
     def _create_variables(self, device: Any, dtype: Any) -> Mapping[str, Any]:
-        shape = (*self.filter_shape, *self._channels())
-        return {
-            "w": initial(self, "weight_initializer", shape, device, dtype, in_axis=-2, out_axis=-1),
-            "b": initial(self, "bias_initializer", (self.output_channels,), device, dtype) if self.with_bias else None,
-        }
+        return weight_and_bias(self, (*self.filter_shape, *self._channels()), device, dtype, in_axis=-2, out_axis=-1)
 
     def forward(self, x: AnyArray) -> AnyArray:
+        return self._convolved(x)
+
+    def _convolved(self, x: AnyArray, **options: Any) -> AnyArray:
         return self.function(
             x, self.w, self.strides, self.padding, data_format=self.data_format, dilations=self.dilations, groups=self.groups,
-            bias=self.b,
+            bias=self.b, **options,
         )  # fmt: skip
 
 
@@ -102,11 +104,13 @@ class Conv3D(Convolution):
 
 
 class TransposedConvolution(Convolution):
-    """What the transposed ones share; `w` is [*window, input_channels, output_channels / groups]."""
+    """A transposed convolution of any rank; `w` is [*window, input_channels, output_channels / groups]."""
+
+    _torch_rows = TRANSPOSED_CONVOLUTION
 
     def __init__(
-        self, input_channels: int, output_channels: int, filter_shape: Numbers, strides: Numbers = 1, padding: Padding = "VALID",
-        *, output_shape: Numbers | None = None, **options: Any,
+        self, input_channels: int, output_channels: int, filter_shape: Ints, strides: Ints = 1, padding: Padding = "VALID",
+        *, output_shape: Ints | None = None, **options: Any,
     ) -> None:  # fmt: skip
         self.output_shape = output_shape
         super().__init__(input_channels, output_channels, filter_shape, strides, padding, **options)
@@ -114,11 +118,8 @@ class TransposedConvolution(Convolution):
     def _channels(self) -> tuple[int, int]:
         return self.input_channels, self.output_channels // self.groups
 
-    def forward(self, x: AnyArray, output_shape: Numbers | None = None) -> AnyArray:
-        return self.function(
-            x, self.w, self.strides, self.padding, output_shape=self.output_shape if output_shape is None else output_shape,
-            data_format=self.data_format, dilations=self.dilations, groups=self.groups, bias=self.b,
-        )  # fmt: skip
+    def forward(self, x: AnyArray, output_shape: Ints | None = None) -> AnyArray:
+        return self._convolved(x, output_shape=self.output_shape if output_shape is None else output_shape)
 
 
 class Conv1DTranspose(TransposedConvolution):
@@ -158,8 +159,8 @@ class DepthwiseConvolution(Convolution):
     """Each channel by itself; `w` is [*window, 1, num_channels * multiplier], the results of a channel side by side."""
 
     def __init__(
-        self, num_channels: int, filter_shape: Numbers, strides: Numbers = 1, padding: Padding = "VALID", *, multiplier: int = 1,
-        data_format: str = "channel_last", dilations: Numbers = 1, with_bias: bool = True,
+        self, num_channels: int, filter_shape: Ints, strides: Ints = 1, padding: Padding = "VALID", *, multiplier: int = 1,
+        data_format: str = "channel_last", dilations: Ints = 1, with_bias: bool = True,
         weight_initializer: Any = "lecun_uniform", bias_initializer: Any = "zeros", **options: Unpack[Options],
     ) -> None:  # fmt: skip
         self.num_channels = size(type(self).__name__, "num_channels", num_channels)
@@ -199,8 +200,8 @@ class SeparableConvolution(Layer):
     parts: tuple[Callable[..., Any], Callable[..., Any]]
 
     def __init__(
-        self, input_channels: int, output_channels: int, filter_shape: Numbers, strides: Numbers = 1, padding: Padding = "VALID",
-        *, multiplier: int = 1, data_format: str = "channel_last", dilations: Numbers = 1, with_bias: bool = True,
+        self, input_channels: int, output_channels: int, filter_shape: Ints, strides: Ints = 1, padding: Padding = "VALID",
+        *, multiplier: int = 1, data_format: str = "channel_last", dilations: Ints = 1, with_bias: bool = True,
         **options: Unpack[Options],
     ) -> None:  # fmt: skip
         self.input_channels, self.output_channels, self.filter_shape = input_channels, output_channels, filter_shape

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from trellis.container import Container
-from trellis.keys import Key
+from trellis.core.container import Container
+from trellis.nn.border import run_copy
 from trellis.nn.building import Stream
-from trellis.nn.module import Module, _run
-from trellis.nn.structure import Binding, gather
-from trellis.transforms import grads_enter
+from trellis.nn.module import Module
+from trellis.nn.structure import gather
+from trellis.random.keys import Key
 
 
 def functional_call(
@@ -31,11 +31,5 @@ def functional_call(
         raise TypeError(f"functional_call: model is a {type(model).__name__}; expected a tl.Module")
     if not model.built:
         raise RuntimeError(f"functional_call: {type(model).__name__} is not built; call it once, or model.build()")
-    stream = None if seed is None else Stream(Key(seed))
-    binding = Binding(constant=not grads_enter(), stream=stream)
-    try:
-        copy = model._copy(binding, v, buffers)
-        result = _run(copy, args, kwargs)
-        return result, gather(copy, buffers=True)
-    finally:
-        binding.release()
+    result, copy = run_copy(model, args, kwargs, v, buffers, stream=None if seed is None else Stream(Key(seed)))
+    return result, gather(copy, buffers=True)

@@ -9,11 +9,13 @@ import inspect
 from collections.abc import Callable, Mapping
 from typing import Any, Unpack
 
+from trellis.core.typing import AnyArray
 from trellis.nn.building import Options
 from trellis.nn.layer import Layer, initial, size
 from trellis.nn.module import Module
+from trellis.nn.torch_names import AFFINE
 from trellis.ops import activations, elementwise, pooling, products
-from trellis.typing import AnyArray
+from trellis.random import distributions
 
 __all__ = [
     "AdaptiveAvgPool1D", "AdaptiveAvgPool2D", "AdaptiveAvgPool3D", "AdaptiveMaxPool1D", "AdaptiveMaxPool2D", "AdaptiveMaxPool3D",
@@ -78,7 +80,7 @@ CELU = _layer("CELU", activations.celu)
 ELU = _layer("ELU", activations.elu)
 GELU = _layer("GELU", activations.gelu)
 GLU = _layer("GLU", activations.glu)
-GumbelSoftmax = _layer("GumbelSoftmax", activations.gumbel_softmax)
+GumbelSoftmax = _layer("GumbelSoftmax", distributions.gumbel_softmax)
 Hardsigmoid = _layer("Hardsigmoid", activations.hardsigmoid)
 Hardswish = _layer("Hardswish", activations.hardswish)
 Hardtanh = _layer("Hardtanh", activations.hardtanh)
@@ -114,13 +116,14 @@ MaxPool3D = _layer("MaxPool3D", pooling.max_pool3d)
 
 
 class PReLU(Layer):
-    """x above 0, else `w` times x, where `w` is trained: one slope, or one a channel.
+    """x where x > 0, else w * x. `w` is trained: one slope, or one slope per channel.
 
     >>> import trellis as tl
     >>> tl.PReLU()(tl.asarray([[-2.0, 2.0]]))
     Array([[-0.5,  2. ]], dtype=float32, backend='numpy', device='cpu')
     """
 
+    _torch_rows = AFFINE
     w: AnyArray
 
     def __init__(

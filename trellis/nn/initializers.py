@@ -9,18 +9,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
-from trellis import dtypes
-from trellis.array import Array
-from trellis.dispatch import target
-from trellis.keys import Key, make_key, next_key
+from trellis.core import dtypes
+from trellis.core.array import Array
+from trellis.core.dispatch import target
 from trellis.ops.arguments import choice, shape as shape_argument
 from trellis.ops.conversion import astype
-from trellis.ops.distributions import truncated_normal
-from trellis.ops.random import random_normal, random_uniform
+from trellis.random.distributions import truncated_normal
+from trellis.random.keys import Key, make_key
+from trellis.random.samplers import random_normal, random_uniform
+from trellis.random.state import next_key
 
 __all__ = [
     "Constant", "GlorotNormal", "GlorotUniform", "HeNormal", "HeUniform", "IdentityMatrix", "Initializer", "LecunNormal",
@@ -60,10 +61,6 @@ class Initializer:
         return f"{type(self).__name__}({given})"
 
 
-def _host(value: Any, dtype: dtypes.DType) -> Array:
-    return Array(np.asarray(value, dtype.name))
-
-
 class Constant(Initializer):
     """One value everywhere."""
 
@@ -71,7 +68,7 @@ class Constant(Initializer):
         self.value = value
 
     def values(self, shape: Shape, key: Key, dtype: dtypes.DType, in_axis: int, out_axis: int) -> Any:
-        return _host(np.full(shape, self.value), dtype)
+        return Array(np.full(shape, self.value, dtype.name))
 
 
 class Zeros(Constant):
@@ -139,17 +136,12 @@ class VarianceScaling(Initializer):
         fan_in, fan_out = fans(shape, in_axis, out_axis)
         fan = {"fan_in": fan_in, "fan_out": fan_out, "fan_avg": (fan_in + fan_out) / 2}[self.mode]
         deviation = math.sqrt(self.scale / max(fan, 1))
-        if self.distribution == "uniform":
-            limit = deviation * math.sqrt(3)
-            drawn: Initializer = Uniform(-limit, limit)
-        elif self.distribution == "normal":
-            drawn = Normal(0.0, deviation)
-        else:
-            drawn = TruncatedNormal(0.0, deviation / 0.87962566103423978)  # the deviation of a normal cut off at 2
+        drawn = {
+            "uniform": Uniform(-deviation * math.sqrt(3), deviation * math.sqrt(3)),
+            "normal": Normal(0.0, deviation),
+            "truncated_normal": TruncatedNormal(0.0, deviation / 0.87962566103423978),  # the deviation of a normal cut off at 2
+        }[self.distribution]
         return drawn.values(shape, key, dtype, in_axis, out_axis)
-
-    def __repr__(self) -> str:
-        return super().__repr__() if type(self) is VarianceScaling else f"{type(self).__name__}()"
 
 
 def fans(shape: Shape, in_axis: int, out_axis: int) -> tuple[int, int]:
@@ -161,46 +153,48 @@ def fans(shape: Shape, in_axis: int, out_axis: int) -> tuple[int, int]:
     return shape[in_axis] * window, shape[out_axis] * window
 
 
-class GlorotUniform(VarianceScaling):
+class Preset(VarianceScaling):
+    """Variance scaling whose settings the class fixes."""
+
+    _settings: ClassVar[tuple[float, str, str]]
+
+    def __init_subclass__(cls, scale: float, mode: str, distribution: str) -> None:
+        cls._settings = scale, mode, distribution
+
+    def __init__(self) -> None:
+        super().__init__(*self._settings)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}()"
+
+
+class GlorotUniform(Preset, scale=1.0, mode="fan_avg", distribution="uniform"):
     """Uniform numbers of variance 2 / (inputs + outputs) (Glorot and Bengio, 2010)."""
 
-    def __init__(self) -> None:
-        super().__init__(1.0, "fan_avg", "uniform")
 
-
-class GlorotNormal(VarianceScaling):
+class GlorotNormal(Preset, scale=1.0, mode="fan_avg", distribution="truncated_normal"):
     """Normal numbers, cut off at two deviations, of variance 2 / (inputs + outputs)."""
 
-    def __init__(self) -> None:
-        super().__init__(1.0, "fan_avg", "truncated_normal")
 
-
-class HeUniform(VarianceScaling):
+class HeUniform(Preset, scale=2.0, mode="fan_in", distribution="uniform"):
     """Uniform numbers of variance 2 / inputs, for layers before relu (He and others, 2015)."""
 
-    def __init__(self) -> None:
-        super().__init__(2.0, "fan_in", "uniform")
 
-
-class HeNormal(VarianceScaling):
+class HeNormal(Preset, scale=2.0, mode="fan_in", distribution="truncated_normal"):
     """Normal numbers, cut off at two deviations, of variance 2 / inputs."""
 
-    def __init__(self) -> None:
-        super().__init__(2.0, "fan_in", "truncated_normal")
 
-
-class LecunUniform(VarianceScaling):
+class LecunUniform(Preset, scale=1.0, mode="fan_in", distribution="uniform"):
     """Uniform numbers of variance 1 / inputs (LeCun and others, 1998)."""
 
-    def __init__(self) -> None:
-        super().__init__(1.0, "fan_in", "uniform")
 
-
-class LecunNormal(VarianceScaling):
+class LecunNormal(Preset, scale=1.0, mode="fan_in", distribution="truncated_normal"):
     """Normal numbers, cut off at two deviations, of variance 1 / inputs."""
 
-    def __init__(self) -> None:
-        super().__init__(1.0, "fan_in", "truncated_normal")
+
+def _check_is_matrix(name: str, shape: Shape) -> None:
+    if len(shape) < 2:
+        raise ValueError(f"{name}: the shape {shape} has {len(shape)} axes; at least 2 are needed")
 
 
 class Orthogonal(Initializer):
@@ -210,8 +204,7 @@ class Orthogonal(Initializer):
         self.gain = gain
 
     def values(self, shape: Shape, key: Key, dtype: dtypes.DType, in_axis: int, out_axis: int) -> Any:
-        if len(shape) < 2:
-            raise ValueError(f"Orthogonal: the shape {shape} has {len(shape)} axes; at least 2 are needed")
+        _check_is_matrix("Orthogonal", shape)
         outputs = shape[out_axis]
         rest = math.prod(shape) // max(outputs, 1)
         drawn = random_normal(shape=(max(outputs, rest), min(outputs, rest)), dtype=dtypes.float64, backend="numpy", seed=key)
@@ -219,7 +212,7 @@ class Orthogonal(Initializer):
         q = q * np.where(np.diagonal(r) < 0, -1.0, 1.0)  # else it is not uniform among the orthogonal matrices
         matrix = q if outputs >= rest else q.T
         others = [n for axis, n in enumerate(shape) if axis != out_axis % len(shape)]
-        return _host(np.moveaxis(self.gain * matrix.reshape(outputs, *others), 0, out_axis), dtype)
+        return Array(np.moveaxis(self.gain * matrix.reshape(outputs, *others), 0, out_axis).astype(dtype.name))
 
 
 class IdentityMatrix(Initializer):
@@ -229,13 +222,12 @@ class IdentityMatrix(Initializer):
         self.gain = gain
 
     def values(self, shape: Shape, key: Key, dtype: dtypes.DType, in_axis: int, out_axis: int) -> Any:
-        if len(shape) < 2:
-            raise ValueError(f"IdentityMatrix: the shape {shape} has {len(shape)} axes; at least 2 are needed")
-        value = np.zeros(shape)
+        _check_is_matrix("IdentityMatrix", shape)
+        value = np.zeros(shape, dtype.name)
         moved = np.moveaxis(value, (in_axis, out_axis), (-2, -1))
         middle = tuple(n // 2 for n in moved.shape[:-2])
         np.fill_diagonal(moved[middle], self.gain)
-        return _host(value, dtype)
+        return Array(value)
 
 
 class Siren(Initializer):
@@ -267,7 +259,5 @@ def as_initializer(name: str, argument: str, value: Any) -> Any:
     if isinstance(value, (int, float)) and not isinstance(value, bool):
         return Constant(value)
     if not callable(value):
-        raise TypeError(
-            f"{name}: {argument} is a {type(value).__name__}; expected an initializer, its name, or a function of a shape"
-        )
+        raise TypeError(f"{name}: {argument} is a {type(value).__name__}; expected an initializer, its name, or a function")
     return value

@@ -1,4 +1,4 @@
-"""What the layers share: checks of their arguments, their text, and the initial values of their parameters."""
+"""The common part of the layers: checks of arguments, text, and the initial values of parameters."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import inspect
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from trellis.array import Array
-from trellis.keys import Key, fold_in
+from trellis.core.array import Array
 from trellis.nn.building import Options, initial_key
 from trellis.nn.initializers import Initializer, as_initializer
 from trellis.nn.module import Module
 from trellis.ops.arguments import integer
 from trellis.ops.conversion import asarray
+from trellis.random.keys import Key, fold_in
 
 
 class Layer(Module):
@@ -26,7 +26,7 @@ class Layer(Module):
                 behind += [] if value == default else [f"{name}={value}"]
             else:
                 shown.append((value, value == default))
-        while shown and shown[-1][1]:  # what is as it would be anyway says nothing
+        while shown and shown[-1][1]:  # a default at the end says nothing
             shown.pop()
         return ", ".join([*(text for text, _ in shown), *behind])
 
@@ -49,12 +49,9 @@ def _text(value: Any) -> str:
     return value.__name__ if inspect.isfunction(value) else repr(value)
 
 
-def size(layer: str, name: str, value: Any, minimum: int = 1) -> int:
-    """A number of channels and the like."""
-    found = integer(layer, name, value)
-    if found < minimum:
-        raise ValueError(f"{layer}: {name}={value!r} must be {minimum} or more")
-    return found
+def size(layer: str, name: str, value: Any) -> int:
+    """An argument that counts something, such as channels: an int, 1 or more."""
+    return integer(layer, name, value, 1)
 
 
 def probability(layer: str, name: str, value: Any) -> float:
@@ -85,3 +82,14 @@ def initial(
     if tuple(made.shape) != shape:
         raise ValueError(f"{name}: {argument} returned an array of shape {made.shape} when asked for {shape}")
     return made
+
+
+def weight_and_bias(
+    module: Any, shape: tuple[int, ...], device: Any, dtype: Any, *, in_axis: int = -1, out_axis: int = -2
+) -> dict[str, Array | None]:
+    """`w` of this shape, and `b` with one number per output channel, or None without bias."""
+    bias = (module.output_channels,)
+    return {
+        "w": initial(module, "weight_initializer", shape, device, dtype, in_axis=in_axis, out_axis=out_axis),
+        "b": initial(module, "bias_initializer", bias, device, dtype) if module.with_bias else None,
+    }

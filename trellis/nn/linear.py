@@ -1,22 +1,27 @@
-"""`Linear`, and Modules one after the other."""
+"""`Linear`, `Bilinear` and `Embedding`."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any, Unpack
 
-from trellis.array import Array
-from trellis.dispatch import interpreters
+from trellis.core.array import Array
+from trellis.core.dispatch import diagnose, interpreters
+from trellis.core.typing import AnyArray
 from trellis.nn.building import Options
-from trellis.nn.layer import initial, size
-from trellis.nn.module import Module
-from trellis.ops.attention import linear
-from trellis.typing import AnyArray
+from trellis.nn.initializers import Normal
+from trellis.nn.layer import Layer, initial, size, weight_and_bias
+from trellis.nn.torch_names import AFFINE
+from trellis.ops.attention import check_linear, embedding, linear
+from trellis.ops.elementwise import add
+from trellis.ops.products import einsum
 
-__all__ = ["Linear", "Sequential"]
+__all__ = ["Bilinear", "Embedding", "Linear"]
+
+_UNIT = Normal(0.0, 1.0)
 
 
-class Linear(Module):
+class Linear(Layer):
     """`x @ w.mT + b` on the last axis of `x`, with `w` of shape (output_channels, input_channels).
 
     >>> import trellis as tl
@@ -24,6 +29,7 @@ class Linear(Module):
     (2, 5, 4)
     """
 
+    _torch_rows = AFFINE
     w: AnyArray
     b: AnyArray
 
@@ -37,10 +43,7 @@ class Linear(Module):
         super().__init__(**options)
 
     def _create_variables(self, device: Any, dtype: Any) -> Mapping[str, Any]:
-        return {
-            "w": initial(self, "weight_initializer", (self.output_channels, self.input_channels), device, dtype),
-            "b": initial(self, "bias_initializer", (self.output_channels,), device, dtype) if self.with_bias else None,
-        }
+        return weight_and_bias(self, (self.output_channels, self.input_channels), device, dtype)
 
     def forward(self, x: AnyArray) -> AnyArray:
         w, b = self.w, self.b
@@ -49,41 +52,71 @@ class Linear(Module):
             if interpreters[type(w._data)] is found and interpreters[type(b._data)] is found:
                 try:
                     return Array(found.linear(x._data, w._data, b._data))
-                except Exception:  # said in our words by the function
-                    return linear(x, w, bias=b)
+                except Exception as error:  # name a mistake as `tl.linear` does; all other errors go on as they are
+                    check_linear("linear", x.shape, w.shape, b.shape)
+                    diagnose("linear", (x, w, b), {}, error)
+                    raise
         return linear(x, w, bias=b)
 
-    def _repr_arguments(self) -> str:
-        return f"{self.input_channels}, {self.output_channels}" + ("" if self.with_bias else ", with_bias=False")
 
-
-class Sequential(Module):
-    """Modules or functions, one after the other; the first takes the arguments. Their parameters are at `v0`, `v1`, ...
+class Bilinear(Layer):
+    """x1 @ w[k] @ x2 + b[k] for each of the outputs, with `w` of shape (output_channels, input1_channels, input2_channels).
 
     >>> import trellis as tl
-    >>> model = tl.Sequential(tl.Linear(3, 4), tl.tanh, tl.Linear(4, 1))
-    >>> model.v["v2/w"].shape, model(tl.ones((2, 3))).shape
-    ((1, 4), (2, 1))
+    >>> tl.Bilinear(3, 4, 5)(tl.ones((2, 3)), tl.ones((2, 4))).shape
+    (2, 5)
     """
 
-    def __init__(self, *modules: Callable[..., Any], **options: Unpack[Options]) -> None:
-        for i, module in enumerate(modules):
-            if not callable(module):
-                raise TypeError(f"Sequential: argument {i} is a {type(module).__name__}; expected a Module or a function")
-            setattr(self, f"v{i}", module)
-        self.length = len(modules)
+    _torch_rows = AFFINE
+    w: AnyArray
+    b: AnyArray
+
+    def __init__(
+        self, input1_channels: int, input2_channels: int, output_channels: int, *, with_bias: bool = True,
+        weight_initializer: Any = "glorot_uniform", bias_initializer: Any = "zeros", **options: Unpack[Options],
+    ) -> None:  # fmt: skip
+        self.input1_channels = size("Bilinear", "input1_channels", input1_channels)
+        self.input2_channels = size("Bilinear", "input2_channels", input2_channels)
+        self.output_channels = size("Bilinear", "output_channels", output_channels)
+        self.with_bias, self.weight_initializer, self.bias_initializer = with_bias, weight_initializer, bias_initializer
         super().__init__(**options)
 
-    def forward(self, *args: Any, **kwargs: Any) -> Any:
-        for i, module in enumerate(self):
-            args = (module(*args, **kwargs) if i == 0 else module(args[0]),)
-        return args[0] if len(args) == 1 else args
+    def _create_variables(self, device: Any, dtype: Any) -> Mapping[str, Any]:
+        shape = self.output_channels, self.input1_channels, self.input2_channels
+        return weight_and_bias(self, shape, device, dtype, out_axis=0)
 
-    def __len__(self) -> int:
-        return self.length
+    def forward(self, x1: AnyArray, x2: AnyArray) -> AnyArray:
+        y = einsum("...i,kij,...j->...k", x1, self.w, x2)
+        return y if self.b is None else add(y, self.b)
 
-    def __iter__(self) -> Iterator[Any]:
-        return iter([getattr(self, f"v{i}") for i in range(self.length)])
 
-    def __getitem__(self, index: int) -> Any:
-        return list(self)[index]
+class Embedding(Layer):
+    """A row of `w` [num_embeddings, embedding_dim] for each integer; the row `padding_idx` is 0 and gets no gradient.
+
+    >>> import trellis as tl
+    >>> tl.Embedding(10, 4)(tl.asarray([[1, 2, 3]])).shape
+    (1, 3, 4)
+    """
+
+    _torch_rows = AFFINE
+    w: AnyArray
+
+    def __init__(
+        self, num_embeddings: int, embedding_dim: int, *, padding_idx: int | None = None, max_norm: float | None = None,
+        weight_initializer: Any = _UNIT, **options: Unpack[Options],
+    ) -> None:  # fmt: skip
+        self.num_embeddings = size("Embedding", "num_embeddings", num_embeddings)
+        self.embedding_dim = size("Embedding", "embedding_dim", embedding_dim)
+        if padding_idx is not None and not -num_embeddings <= padding_idx < num_embeddings:
+            raise ValueError(f"Embedding: padding_idx={padding_idx} is out of range for num_embeddings={num_embeddings}")
+        self.padding_idx, self.max_norm, self.weight_initializer = padding_idx, max_norm, weight_initializer
+        super().__init__(**options)
+
+    def _create_variables(self, device: Any, dtype: Any) -> Mapping[str, Any]:
+        w = initial(self, "weight_initializer", (self.num_embeddings, self.embedding_dim), device, dtype)
+        if self.padding_idx is not None:
+            w[self.padding_idx] = 0.0
+        return {"w": w}
+
+    def forward(self, indices: AnyArray) -> AnyArray:
+        return embedding(indices, self.w, padding_idx=self.padding_idx, max_norm=self.max_norm)

@@ -15,32 +15,45 @@ from __future__ import annotations
 import weakref
 from collections.abc import Mapping
 from importlib import import_module
-from typing import Any, Self, Unpack
+from typing import Any, ClassVar, Self, Unpack
 
-from trellis import dtypes
-from trellis.array import Array
-from trellis.container import Container
-from trellis.dispatch import interpreters
-from trellis.keys import Key
-from trellis.nn import building, navigation, printing, saving
-from trellis.nn.border import across
+from trellis.core import dtypes
+from trellis.core.container import Container
+from trellis.nn import building, navigation, printing, saving, structure, torch_names
+from trellis.nn.border import run, run_copy
 from trellis.nn.building import Options, Stream
-from trellis.nn.structure import (
-    ARRAY,
-    KINDS,
-    Binding,
-    Meta,
-    adopt,
-    as_array,
-    children,
-    constant,
-    gather,
-    is_floating,
-    modules,
-    nodes_of,
-)
+from trellis.nn.structure import ARRAY, KINDS, Binding, Meta, adopt, as_array, children, gather, is_floating, nodes_of, settled
 from trellis.nn.tracking import TRACKING, run_tracked
-from trellis.transforms import grads_enter
+from trellis.random.keys import Key
+from trellis.transforms.gradients import grads_enter
+
+
+def _converter(framework: str) -> Any:
+    package = {"haiku": "dm-haiku"}.get(framework, framework)
+    try:
+        return import_module(f"trellis.convert.{framework}")
+    except ModuleNotFoundError as error:
+        if str(error.name).startswith("trellis"):
+            raise
+        raise ImportError(f"the converter of {framework} needs {error.name}, which is missing; pip install {package}") from error
+
+
+def _from_native(framework: str) -> Any:
+    def from_native(
+        native: Any, constructor_args: Any = (), constructor_kwargs: Any = None, instance_args: Any = (),
+        instance_kwargs: Any = None, *, check: bool = True, **options: Any,
+    ) -> Module:  # fmt: skip
+        """A native module, an instance or a class and the arguments of its constructor, as a Module that shares its state.
+
+        It is a `torch.nn.Module`, a Keras layer or model, a `flax.nnx.Module`, or a Haiku module class. A transformed function of
+        Haiku needs `params_hk=` (and `state_hk=`). `instance_args` and `instance_kwargs` are the arguments of a call: a module
+        that is built by its first call is built with them, and the check runs on them. A module that `to_torch_module` or another
+        of these made comes back as the class that it was.
+        """
+        given = constructor_args, constructor_kwargs, instance_args, instance_kwargs
+        return _converter(framework).from_native(native, *given, check=check, **options)
+
+    return staticmethod(from_native)
 
 
 class Construction(type):
@@ -75,6 +88,7 @@ class Module(metaclass=Construction):
 
     _bound: Binding | None = None  # set on the copies that a call with other parameters runs on
     _meta: Meta
+    _torch_rows: ClassVar[torch_names.Rows] = {}  # the attributes that have other names or layouts in torch
     training: bool
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Self:
@@ -90,7 +104,7 @@ class Module(metaclass=Construction):
 
     # ---- what a subclass writes ------------------------------------------------------------------------------------------------
     def forward(self, *args: Any, **kwargs: Any) -> Any:
-        """What the Module computes; `_forward` is another name for it."""
+        """The computation of the Module; `_forward` is another name for it."""
         return self._forward(*args, **kwargs)
 
     def _forward(self, *args: Any, **kwargs: Any) -> Any:
@@ -107,6 +121,10 @@ class Module(metaclass=Construction):
         """The Module's own buffers: a dict of arrays; each becomes an attribute."""
         return {}
 
+    def _torch_row(self, path: str, default: str) -> torch_names.Row:
+        """The name and the layout in torch of an attribute, or of "attribute/key" in a nest; without a row, `default`."""
+        return self._torch_rows.get(path, (default, torch_names.SAME))
+
     # ---- the call --------------------------------------------------------------------------------------------------------------
     def __call__(self, *args: Any, v: Any = None, **kwargs: Any) -> Any:
         """Run `forward`. With `v` on other parameters: this Module stays as it is.
@@ -115,50 +133,30 @@ class Module(metaclass=Construction):
         `submod_depth` and `submods_to_track` (paths or Modules) choose among them, `expected_submod_rets` compares them.
         """
         if v is None and self._bound is not None:
-            return _run(self, args, kwargs)
+            return run(self, args, kwargs)
         if not self._meta.built:
             self._build_by_call(args, kwargs)
         if kwargs and not TRACKING.isdisjoint(kwargs):
-            return run_tracked(self, args, v, kwargs)
+            tracking = {name: kwargs.pop(name) for name in TRACKING if name in kwargs}
+            return run_tracked(self, args, kwargs, v, **tracking)
         if v is None and grads_enter():
-            return _run(self, args, kwargs)
-        binding = Binding(constant=not grads_enter())
-        try:
-            return self._finish(binding, _run(self._copy(binding, v, None), args, kwargs))
-        finally:
-            binding.release()
+            return run(self, args, kwargs)
+        return run_copy(self, args, kwargs, v, keep_buffers=True)[0]
 
     def _build_by_call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         if self._meta.options.get("build_mode") == "explicit":
-            raise RuntimeError(
-                f"{type(self).__name__} is not built; call module.build() first, as build_mode='explicit' asks for"
-            )
+            raise RuntimeError(f"{type(self).__name__} is not built; call module.build() first, as build_mode='explicit' asks")
         building.build(self, args, kwargs)
 
     def _copy(self, binding: Binding, v: Any, buffers: Any) -> Self:
         """A copy of the tree for one run."""
-        given = None if v is None else nodes_of(v)
-        made = binding.copy(self, given, None if buffers is None else nodes_of(buffers, "buffers"))
+        made = binding.copy(self, nodes_of(v, "v"), nodes_of(buffers, "buffers"))
         if binding.wrong:
             for name, nest in (("v", v), ("buffers", buffers)):
                 if nest is not None:
                     own = gather(self, buffers=name == "buffers").to_flat_dict()
                     building.compare(type(self).__name__, name, own, Container(nest).to_flat_dict())
         return made
-
-    def _finish(self, binding: Binding, result: Any) -> Any:
-        """Keep the buffers that a run changed."""
-        links = []
-        for own, copy in binding.pairs:
-            if own._meta.link is not None:
-                links.append(own._meta.link)
-            for name in own._meta.buffers:
-                value = copy.__dict__.get(name)
-                if value is not own.__dict__.get(name) and value is not binding.arrays.get(id(own.__dict__.get(name))):
-                    setattr(own, name, value)
-        for link in links:
-            link.push()
-        return result
 
     # ---- attributes ------------------------------------------------------------------------------------------------------------
     def __setattr__(self, name: str, value: Any) -> None:
@@ -171,28 +169,18 @@ class Module(metaclass=Construction):
         object.__setattr__(self, name, value)
 
     def _admitted(self, name: str, value: Any, kind: int) -> Any:
-        """What is stored for an array, a Module or a nest."""
+        """The value to store for an array, a Module or a nest."""
         if isinstance(getattr(type(self), name, None), property):
             return value
         meta = self._meta
         holds_modules = kind != ARRAY and adopt(self, value, kind)
         if kind == ARRAY:
             if name in meta.buffers:
-                return value if self._bound is not None else self._settled(name, value)
+                return value if self._bound is not None else settled(self, name, value)
             if not meta.built and not is_floating(value):
                 meta.buffers.add(name)
         if meta.built and not holds_modules and name not in self.__dict__:
             meta.plain.add(name)
-        return value
-
-    def _settled(self, name: str, value: Array) -> Array:
-        """The new value of a buffer, as a constant."""
-        value = constant(value)
-        if interpreters[type(value._data)].is_traced(value._data):
-            raise RuntimeError(
-                f"{type(self).__name__}: the buffer {name!r} was changed in a traced function, and the trace would be kept; "
-                "use y, buffers = tl.functional_call(model, v, buffers, x), which returns the new buffers, or model.eval()"
-            )
         return value
 
     def register_buffer(self, name: str, value: Any) -> None:
@@ -214,7 +202,7 @@ class Module(metaclass=Construction):
 
     @v.setter
     def v(self, values: Any) -> None:
-        building.give(self, values)
+        building.assign_arrays(self, values)
 
     @property
     def buffers(self) -> Container:
@@ -223,7 +211,7 @@ class Module(metaclass=Construction):
 
     @buffers.setter
     def buffers(self, values: Any) -> None:
-        building.give(self, values, buffers=True, name="buffers")
+        building.assign_arrays(self, values, buffers=True)
 
     @property
     def trainable_v(self) -> Container:
@@ -238,8 +226,8 @@ class Module(metaclass=Construction):
     def set_state(self, state: Any) -> None:
         """Take over what `state()` gave, of a Module of the same structure."""
         state = Container(state)
-        building.give(self, state["v"])
-        building.give(self, state["buffers"], buffers=True, name="buffers")
+        building.assign_arrays(self, state["v"])
+        building.assign_arrays(self, state["buffers"], buffers=True)
         navigation.set_random_state(self, state["random"])
 
     def build(self, *args: Any, **kwargs: Any) -> Self:
@@ -253,7 +241,7 @@ class Module(metaclass=Construction):
 
     def train(self, mode: bool = True) -> Self:
         """Switch the whole tree to training mode: Dropout drops, BatchNorm uses the batch."""
-        for _, module, _ in modules(self):
+        for _, module, _ in structure.modules(self):
             module.training = mode
         return self
 
@@ -276,18 +264,15 @@ class Module(metaclass=Construction):
 
     def to_backend(self, backend: str) -> Self:
         """Bring parameters and buffers to another framework, in place."""
-        building.bring(self, backend, None, None)
-        return self
+        return building.move_arrays(self, backend=backend)
 
     def to_device(self, device: Any) -> Self:
         """Bring parameters and buffers to another device, in place."""
-        building.bring(self, None, device, None)
-        return self
+        return building.move_arrays(self, device=device)
 
     def astype(self, dtype: Any) -> Self:
         """Cast floating-point parameters and buffers, in place."""
-        building.bring(self, None, None, dtypes.as_dtype(dtype))
-        return self
+        return building.move_arrays(self, dtype=dtypes.as_dtype(dtype))
 
     def next_seed(self) -> Key | None:
         """The seed for a random op in `forward`: pass it as `seed=`.
@@ -307,9 +292,7 @@ class Module(metaclass=Construction):
             self._meta.options["draws"] = Stream(Key(seed))
 
     # ---- the tree --------------------------------------------------------------------------------------------------------------
-    def top_mod(self, depth: int | None = None) -> Module:
-        """The Module `depth` levels above: 1 the one that holds this one, None the root."""
-        return navigation.top_mod(self, depth)
+    top_mod = navigation.top_mod
 
     def mod_depth(self) -> int:
         """How many Modules are above this one."""
@@ -317,11 +300,11 @@ class Module(metaclass=Construction):
 
     def mod_height(self) -> int:
         """How many levels of Modules are below this one."""
-        return max(depth for _, _, depth in modules(self))
+        return max(depth for _, _, depth in structure.modules(self))
 
     def sub_mods(self, depth: int | None = None) -> dict[str, Module]:
         """Path -> Module, for all Modules below, or those up to `depth` levels below."""
-        return {path: found for path, found, level in modules(self) if level and (depth is None or level <= depth)}
+        return {path: found for path, found, level in structure.modules(self) if level and (depth is None or level <= depth)}
 
     def top_v(self, depth: int | None = None) -> Container:
         """The parameters of `top_mod(depth)`."""
@@ -329,11 +312,12 @@ class Module(metaclass=Construction):
 
     def v_with_top_v_key_chains(self, depth: int | None = None) -> Container:
         """This Module's `v`, at its path as seen from `top_mod(depth)`."""
-        return navigation.under_path(self.v, navigation.path_from(self.top_mod(depth), self))
+        path = navigation.path_from(self.top_mod(depth), self)
+        return Container.from_flat_dict({path: self.v}) if path else self.v
 
     @property
     def submod_rets(self) -> dict[str, list[Any]]:
-        """Path -> results, one a call, of the last call with `track_submod_rets=True`."""
+        """Path -> results, one per call of the layer, of the last call with `track_submod_rets=True`."""
         return self._meta.rets
 
     @property
@@ -342,29 +326,10 @@ class Module(metaclass=Construction):
         return self._meta.order
 
     # ---- files -----------------------------------------------------------------------------------------------------------------
-    def save(self, path: Any) -> None:
-        """Write parameters, buffers and random state to a safetensors file: all of it, or nothing of it."""
-        saving.save_module(self, path)
-
-    def load_weights(self, path: Any, *, with_partial_v: bool = False) -> Self:
-        """Take parameters, buffers and random state from a file; names and shapes must fit, else nothing changes."""
-        return saving.load_module(self, path, with_partial_v)
-
-    def to_torch_state_dict(self) -> dict[str, Any]:
-        """Parameters and buffers as NumPy arrays under the names and in the layouts of torch's `state_dict`."""
-        from trellis.nn import torch_names  # the table names the layers, which are Modules
-
-        return torch_names.to_state_dict(self)
-
-    def load_torch_state_dict(self, state_dict: Mapping[str, Any], *, strict: bool = True) -> Self:
-        """Take over a `state_dict` of torch, of arrays of any framework; it must fit, else nothing changes.
-
-        Without `strict` it may hold other names, or lack some; shapes must fit still.
-        """
-        from trellis.nn import torch_names
-
-        torch_names.load_state_dict(self, state_dict, strict)
-        return self
+    save = saving.save_module
+    load_weights = saving.load_module
+    to_torch_state_dict = torch_names.to_state_dict
+    load_torch_state_dict = torch_names.load_state_dict
 
     # ---- native modules --------------------------------------------------------------------------------------------------------
     def to_torch_module(self, *, inputs: Any = None, check: bool = True) -> Any:
@@ -387,45 +352,10 @@ class Module(metaclass=Construction):
         """A `flax.nnx.Module` with copies of the values as `nnx.Param`s and, for buffers, `nnx.BatchStat`s."""
         return _converter("flax").to_native(self, inputs=inputs, check=check)
 
-    @staticmethod
-    def from_torch_module(
-        native: Any, constructor_args: Any = (), constructor_kwargs: Any = None, instance_args: Any = (),
-        instance_kwargs: Any = None, *, check: bool = True, **options: Any,
-    ) -> Module:  # fmt: skip
-        """A `torch.nn.Module`, an instance or a class and the arguments of its constructor, as a Module that shares its state.
-
-        `instance_args` and `instance_kwargs` are what it is called with: a module that is built by its first call is built with
-        them, and the check runs on them. What `to_torch_module` made comes back as the class that it was.
-        """
-        given = constructor_args, constructor_kwargs, instance_args, instance_kwargs
-        return _converter("torch").from_native(native, *given, check=check, **options)
-
-    @staticmethod
-    def from_keras_module(
-        native: Any, constructor_args: Any = (), constructor_kwargs: Any = None, instance_args: Any = (),
-        instance_kwargs: Any = None, *, check: bool = True, **options: Any,
-    ) -> Module:  # fmt: skip
-        """A Keras layer or model as a Module that shares its variables. Arguments as for `from_torch_module`."""
-        given = constructor_args, constructor_kwargs, instance_args, instance_kwargs
-        return _converter("keras").from_native(native, *given, check=check, **options)
-
-    @staticmethod
-    def from_haiku_module(
-        native: Any, constructor_args: Any = (), constructor_kwargs: Any = None, instance_args: Any = (),
-        instance_kwargs: Any = None, *, check: bool = True, **options: Any,
-    ) -> Module:  # fmt: skip
-        """A Haiku module class, or a transformed function with `params_hk=` (and `state_hk=`), as a Module."""
-        given = constructor_args, constructor_kwargs, instance_args, instance_kwargs
-        return _converter("haiku").from_native(native, *given, check=check, **options)
-
-    @staticmethod
-    def from_flax_module(
-        native: Any, constructor_args: Any = (), constructor_kwargs: Any = None, instance_args: Any = (),
-        instance_kwargs: Any = None, *, check: bool = True, **options: Any,
-    ) -> Module:  # fmt: skip
-        """A `flax.nnx.Module` as a Module that shares its variables. Arguments as for `from_torch_module`."""
-        given = constructor_args, constructor_kwargs, instance_args, instance_kwargs
-        return _converter("flax").from_native(native, *given, check=check, **options)
+    from_torch_module = _from_native("torch")
+    from_keras_module = _from_native("keras")
+    from_haiku_module = _from_native("haiku")
+    from_flax_module = _from_native("flax")
 
     # ---- copies and text -------------------------------------------------------------------------------------------------------
     def __getstate__(self) -> dict[str, Any]:
@@ -443,40 +373,8 @@ class Module(metaclass=Construction):
             child._meta.parent = weakref.ref(self)
 
     def _repr_arguments(self) -> str:
-        """What stands in parentheses behind the class in `repr`."""
+        """The text in parentheses behind the class in `repr`."""
         return ""
 
     def __repr__(self) -> str:
         return printing.module_repr(self)
-
-
-def _converter(framework: str) -> Any:
-    package = {"haiku": "dm-haiku"}.get(framework, framework)
-    try:
-        return import_module(f"trellis.convert.{framework}")
-    except ModuleNotFoundError as error:
-        if str(error.name).startswith("trellis"):
-            raise
-        raise ImportError(
-            f"the converter of {framework} needs {error.name}, which is not installed; pip install {package}"
-        ) from error
-
-
-def _run(module: Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """`forward`, with Arrays for native arrays; an error says in which layer it happened."""
-    bound = module._bound
-    tracker = None if bound is None else bound.tracker
-    if tracker is not None:
-        tracker.begin(module)
-    try:
-        plain = not kwargs
-        for x in args:
-            if type(x) is not Array:
-                plain = False
-        result = module.forward(*args) if plain else across(module.forward, args, kwargs)
-    except Exception as error:
-        navigation.add_place(error, module, args)
-        raise
-    if tracker is not None:
-        tracker.end(module, result)
-    return result

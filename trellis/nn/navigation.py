@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from trellis.array import Array
-from trellis.container import Container
-from trellis.keys import key_data, make_key
+from trellis.core.array import Array
+from trellis.core.container import Container
 from trellis.nn.structure import children, gather, modules, owner
+from trellis.random.keys import key_data, make_key
 
 
 def ancestors(module: Any) -> list[Any]:
@@ -25,14 +25,13 @@ def ancestors(module: Any) -> list[Any]:
         module = parent
 
 
-def top_mod(module: Any, depth: int | None) -> Any:
+def top_mod(module: Any, depth: int | None = None) -> Any:
+    """The Module `depth` levels above: 1 the one that holds this one, None the root."""
     above = [owner(module), *ancestors(module)]
     if depth is None:
         return above[-1]
     if not 0 <= depth < len(above):
-        raise ValueError(
-            f"depth={depth}: {type(module).__name__} has {len(above) - 1} Modules above it; use 0 to {len(above) - 1}"
-        )
+        raise ValueError(f"depth={depth}: {type(module).__name__} has {len(above) - 1} Modules above it; use at most as many")
     return above[depth]
 
 
@@ -41,25 +40,19 @@ def path_from(top: Any, module: Any) -> str:
     return next(path for path, found, _ in modules(top) if found is module)
 
 
-def under_path(v: Container, path: str) -> Container:
-    for key in reversed(path.split("/") if path else []):
-        v = Container({key: v})
-    return v
-
-
 def add_place(error: BaseException, module: Any, args: tuple[Any, ...]) -> None:
     """A note in which layer an error happened: the innermost, with its parameters and what it was given."""
     if getattr(error, "__trellis_placed__", False):
         return
     try:
         error.__trellis_placed__ = True  # type: ignore[attr-defined]
-        top = top_mod(module, None)
+        top = top_mod(module)
         path = path_from(top, module)
         own = ", ".join(f"{path} {x.shape}" for path, x in gather(module).to_flat_dict().items())
         given = ", ".join(str(x.shape) if hasattr(x, "shape") else type(x).__name__ for x in args)
         where = f"in layer {path!r} ({type(module).__name__}) of {type(top).__name__}" if path else f"in {type(module).__name__}"
         error.add_note(f"{where}; called with {given or 'nothing'}" + (f"; its parameters: {own}" if own else ""))
-    except Exception:  # the note is a help: it must not hide the error
+    except (AttributeError, RuntimeError, TypeError, ValueError):  # the note is a help: it must not hide the error
         return
 
 
@@ -76,15 +69,12 @@ def _own_paths(module: Any) -> dict[str, tuple[Any, str]]:
 
 
 def set_frozen(module: Any, path: str, frozen: bool) -> Any:
-    chosen = {
-        place: where for place, where in _own_paths(module).items() if not path or place == path or place.startswith(f"{path}/")
-    }
+    own = _own_paths(module)
+    chosen = [where for place, where in own.items() if not path or place == path or place.startswith(f"{path}/")]
     if not chosen:
-        raise ValueError(
-            f"{'freeze' if frozen else 'unfreeze'}: no parameter is at {path!r}; the module has "
-            f"{', '.join(map(repr, gather(module).to_flat_dict()))}"
-        )
-    for one, name in chosen.values():
+        op = "freeze" if frozen else "unfreeze"
+        raise ValueError(f"{op}: no parameter is at {path!r}; the module has {', '.join(map(repr, own))}")
+    for one, name in chosen:
         (one._meta.frozen.add if frozen else one._meta.frozen.discard)(name)
     return module
 
@@ -95,7 +85,8 @@ def frozen_paths(module: Any) -> set[str]:
 
 # ---- random state --------------------------------------------------------------------------------------------------------------
 def _streams(module: Any) -> dict[str, Any]:
-    found = {path: one._meta.options.get("draws") for path, one, _ in modules(module)}
+    """Path of the state -> stream, for each Module that draws from a seed of its own."""
+    found = {f"{path}/draws" if path else "draws": one._meta.options.get("draws") for path, one, _ in modules(module)}
     return {path: stream for path, stream in found.items() if stream is not None}
 
 
@@ -104,14 +95,14 @@ def random_state(module: Any) -> Container:
     made = Container()
     for path, stream in _streams(module).items():
         words = [*key_data("state", stream.key), *divmod(stream.count, 2**32)]
-        made[f"{path}/draws" if path else "draws"] = Array(np.array(words, np.uint32))
+        made[path] = Array(np.array(words, np.uint32))
     return made
 
 
 def set_random_state(module: Any, state: Any) -> None:
     given = Container(state).to_flat_dict()
     for path, stream in _streams(module).items():
-        words = given.get(f"{path}/draws" if path else "draws")
+        words = given.get(path)
         if words is not None:
             numbers = [int(n) for n in np.asarray(words)]
             stream.key, stream.count = make_key((numbers[0], numbers[1])), numbers[2] * 2**32 + numbers[3]

@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Unpack
 
-from trellis.dispatch import target
+from trellis.core.dispatch import target
+from trellis.core.typing import AnyArray, Shape
 from trellis.nn.building import Options
 from trellis.nn.layer import Layer, initial, size
+from trellis.nn.torch_names import NORMALIZATION
 from trellis.ops.arguments import shape as shape_argument
 from trellis.ops.creation import ones, zeros
 from trellis.ops.normalization import batch_norm, group_norm, instance_norm, layer_norm, rms_norm
 from trellis.ops.windows import channel_last
-from trellis.typing import AnyArray, Shape
 
 __all__ = ["BatchNorm1D", "BatchNorm2D", "BatchNorm3D", "GroupNorm", "InstanceNorm", "LayerNorm", "RMSNorm"]
 
@@ -20,6 +21,7 @@ __all__ = ["BatchNorm1D", "BatchNorm2D", "BatchNorm3D", "GroupNorm", "InstanceNo
 class Normalization(Layer):
     """A scale and an offset of one shape, unless `affine` is False; without bias the scale alone."""
 
+    _torch_rows = NORMALIZATION
     affine: bool
     with_bias = True
     weight_initializer: Any = "ones"
@@ -37,7 +39,7 @@ class Normalization(Layer):
 
 
 class ChannelNormalization(Normalization):
-    """One number a channel."""
+    """One scale and one offset per channel."""
 
     def __init__(
         self, num_features: int, *, eps: float = 1e-5, affine: bool = True, data_format: str = "channel_last",
@@ -53,7 +55,7 @@ class ChannelNormalization(Normalization):
 
 
 class BatchNorm(ChannelNormalization):
-    """What the ranks share; a subclass fixes how many axes there may be."""
+    """Batch normalization of any rank; a subclass fixes the numbers of axes."""
 
     axes: tuple[int, ...]
     running_mean: AnyArray

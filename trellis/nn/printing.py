@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from trellis import tree
-from trellis.array import Array
+from trellis.core import tree
+from trellis.core.array import Array
 from trellis.nn.building import count
-from trellis.nn.structure import ARRAY, KINDS, MODULE, SKIP, gather, is_floating, items, key_of, modules
+from trellis.nn.structure import ARRAY, KINDS, MODULE, SKIP, gather, is_floating, items, key_of, members, modules
 from trellis.nn.tracking import run_tracked
 
 
@@ -16,22 +16,16 @@ def module_repr(module: Any) -> str:
     return "\n".join([_title(module), *_lines(module, "  ", {id(module)})])
 
 
-def _head(module: Any) -> str:
-    return type(module).__name__
-
-
 def _title(module: Any) -> str:
-    arguments = module._repr_arguments()
     numbers = count(gather(module))
-    return f"{_head(module)}({arguments})" + (f", {numbers:,} parameters" if numbers else "")
+    return f"{type(module).__name__}({module._repr_arguments()})" + (f", {numbers:,} parameters" if numbers else "")
 
 
 def _lines(module: Any, indent: str, seen: set[int]) -> list[str]:
-    found = []
-    for name, value in module.__dict__.items():
-        if name not in module._meta.plain:
-            mark = "buffer, " if name in module._meta.buffers else "frozen, " if name in module._meta.frozen else ""
-            found += _member_lines(key_of(name), value, mark, indent, seen)
+    found, meta = [], module._meta
+    for name, value, _ in members(module):
+        mark = "buffer, " if name in meta.buffers else "frozen, " if name in meta.frozen else ""
+        found += _member_lines(key_of(name), value, mark, indent, seen)
     return found
 
 
@@ -45,15 +39,13 @@ def _member_lines(key: str, value: Any, mark: str, indent: str, seen: set[int]) 
         return [f"{indent}{key}: {mark}{value.dtype} {value.shape} {value.backend}{again}"]
     if kind == MODULE:
         if id(value) in seen:
-            return [f"{indent}{key}: {_head(value)}, as above"]
+            return [f"{indent}{key}: {type(value).__name__}, as above"]
         seen.add(id(value))
         return [f"{indent}{key}: {_title(value)}", *_lines(value, indent + "  ", seen)]
-    inside = [
-        line
-        for name, member in items(value, kind)
-        if KINDS[type(member)] != ARRAY or is_floating(member)
-        for line in _member_lines(name, member, "", indent + "  ", seen)
-    ]
+    inside = []
+    for name, member in items(value, kind):
+        if KINDS[type(member)] != ARRAY or is_floating(member):
+            inside += _member_lines(name, member, "", indent + "  ", seen)
     return [f"{indent}{key}: {type(value).__name__}", *inside] if inside else []
 
 
@@ -69,25 +61,25 @@ def summary(model: Any, *args: Any, **kwargs: Any) -> None:
     ---------------------------------------------------
     Sequential              (2, 1)          21    numpy
     """
-    copy = model if model.built else model.build(*args)
-    before = copy._meta.rets, copy._meta.order
-    result = run_tracked(copy, args, None, {**kwargs, "track_submod_rets": True})
-    rets = copy.submod_rets
-    copy._meta.rets, copy._meta.order = before
-    rows = []
-    for path, module, level in modules(copy):
+    model.build(*args)
+    before = model._meta.rets, model._meta.order
+    result = run_tracked(model, args, kwargs, track_submod_rets=True)
+    rets = model.submod_rets
+    model._meta.rets, model._meta.order = before
+    rows = [("layer", "output shape", "parameters", "backend")]
+    for path, module, level in modules(model):
         if level and path in rets:
-            own = sum(count(gather(child)) for child in (module,)) if module.mod_height() == 0 else _own_count(module)
-            rows.append((f"{path} ({_head(module)})", _shapes(rets[path][-1]), f"{own:,}", _backend(module, rets[path][-1])))
-    total = (_head(copy), _shapes(result), f"{count(gather(copy)):,}", _backend(copy, result))
-    print(_table([("layer", "output shape", "parameters", "backend"), *rows, total]))
+            result_of = rets[path][-1]
+            name = f"{path} ({type(module).__name__})"
+            rows.append((name, _shapes(result_of), f"{_own_count(module):,}", _backend(module, result_of)))
+    total = (type(model).__name__, _shapes(result), f"{count(gather(model)):,}", _backend(model, result))
+    print(_table([*rows, total]))
 
 
 def _own_count(module: Any) -> int:
     """Numbers in the parameters that no layer below holds."""
     below = {id(x) for child in module.sub_mods(1).values() for x in gather(child).to_flat_dict().values()}
-    own = [x for x in gather(module).to_flat_dict().values() if id(x) not in below]
-    return sum(x.size or 0 for x in own)
+    return sum(x.size or 0 for x in gather(module).to_flat_dict().values() if id(x) not in below)
 
 
 def _shapes(result: Any) -> str:
@@ -101,10 +93,8 @@ def _backend(module: Any, result: Any) -> str:
 
 
 def _table(rows: list[tuple[str, str, str, str]]) -> str:
-    widths = [max(len(row[i]) for row in rows) for i in range(4)]
+    widths = [max(map(len, column)) for column in zip(*rows)]
     widths[0] = max(widths[0], 16)
-    lines = [
-        f"{row[0]:<{widths[0]}}  {row[1]:>{widths[1]}}  {row[2]:>{widths[2]}}  {row[3]:>{widths[3]}}".rstrip() for row in rows
-    ]
+    lines = [f"{first:<{widths[0]}}" + "".join(f"  {x:>{n}}" for x, n in zip(rest, widths[1:])) for first, *rest in rows]
     rule = "-" * (sum(widths) + 6)
     return "\n".join([lines[0], rule, *lines[1:-1], rule, lines[-1]])

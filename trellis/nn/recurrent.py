@@ -6,26 +6,28 @@ in `v` is `layer0`, `layer0_reverse`, `layer1`, ...
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Mapping
 from typing import Any, Unpack
 
-from trellis.array import Array
 from trellis.composites.support import full
+from trellis.core.array import Array
+from trellis.core.typing import AnyArray
 from trellis.nn.building import Options
 from trellis.nn.layer import Layer, initial, probability, size
+from trellis.nn.torch_names import RECURRENT, SAME, Row
 from trellis.ops.arguments import choice
 from trellis.ops.attention import dropout
 from trellis.ops.creation import zeros_like
 from trellis.ops.elementwise import add
 from trellis.ops.manipulation import concat, expand_dims, flip, squeeze, stack
 from trellis.ops.recurrent import gru_update, lstm_update, rnn_update
-from trellis.typing import AnyArray
 
 __all__ = ["GRU", "GRUCell", "LSTM", "LSTMCell", "RNN", "RNNCell"]
 
 
 class Recurrence(Layer):
-    """What networks and cells share; a subclass fixes the number of gates and of states, and the function."""
+    """The common part of networks and cells; a subclass fixes the number of gates and of states, and the function."""
 
     gates: int
     states: int
@@ -33,6 +35,17 @@ class Recurrence(Layer):
     output_channels: int
     with_bias: bool
     activation: str | None = None
+    _torch_rows = RECURRENT
+
+    def __init__(
+        self, input_channels: int, output_channels: int, *, with_bias: bool = True, kernel_initializer: Any = "glorot_uniform",
+        recurrent_initializer: Any = "orthogonal", bias_initializer: Any = "zeros", **options: Unpack[Options],
+    ) -> None:  # fmt: skip
+        self.input_channels = size(type(self).__name__, "input_channels", input_channels)
+        self.output_channels, self.with_bias = size(type(self).__name__, "output_channels", output_channels), with_bias
+        self.kernel_initializer, self.recurrent_initializer = kernel_initializer, recurrent_initializer
+        self.bias_initializer = bias_initializer
+        super().__init__(**options)
 
     def _layer(self, inputs: int, device: Any, dtype: Any) -> dict[str, Any]:
         """The variables of one layer."""
@@ -53,7 +66,7 @@ class Recurrence(Layer):
         return every, last if isinstance(last, tuple) else (last,)
 
     def _zeros(self, x: AnyArray, time_axis: int) -> AnyArray:
-        """A state of zeros beside x."""
+        """A state of zeros with the batch axes and the dtype of x."""
         batch = tuple(n for axis, n in enumerate(x.shape[:-1]) if axis != time_axis % x.ndim)
         if None not in batch:
             return Array(full(x._data, (*batch, self.output_channels), 0, x.dtype))
@@ -66,32 +79,30 @@ class RecurrentNetwork(Recurrence):
 
     def __init__(
         self, input_channels: int, output_channels: int, num_layers: int = 1, *, return_sequence: bool = True,
-        return_state: bool = True, bidirectional: bool = False, dropout: float = 0.0, with_bias: bool = True,
-        time_major: bool = False, kernel_initializer: Any = "glorot_uniform", recurrent_initializer: Any = "orthogonal",
-        bias_initializer: Any = "zeros", **options: Unpack[Options],
+        return_state: bool = True, bidirectional: bool = False, dropout: float = 0.0, time_major: bool = False, **options: Any,
     ) -> None:  # fmt: skip
         name = type(self).__name__
-        self.input_channels = size(name, "input_channels", input_channels)
-        self.output_channels = size(name, "output_channels", output_channels)
         self.num_layers, self.dropout = size(name, "num_layers", num_layers), probability(name, "dropout", dropout)
         self.return_sequence, self.return_state, self.bidirectional = return_sequence, return_state, bidirectional
-        self.with_bias, self.time_major = with_bias, time_major
-        self.kernel_initializer, self.recurrent_initializer = kernel_initializer, recurrent_initializer
-        self.bias_initializer = bias_initializer
-        super().__init__(**options)
+        self.time_major = time_major
+        super().__init__(input_channels, output_channels, **options)
         self._keep_random_state()
+
+    def _torch_row(self, path: str, default: str) -> Row:
+        layer, _, part = path.partition("/")
+        if part not in RECURRENT:
+            return default, SAME
+        name, layout = RECURRENT[part]
+        return f"{name}_l{layer.removeprefix('layer')}", layout
 
     def _directions(self) -> tuple[str, ...]:
         return ("", "_reverse") if self.bidirectional else ("",)
 
     def _create_variables(self, device: Any, dtype: Any) -> Mapping[str, Any]:
-        directions = self._directions()
-        wider = len(directions) * self.output_channels
-        return {
-            f"layer{i}{direction}": self._layer(wider if i else self.input_channels, device, dtype)
-            for i in range(self.num_layers)
-            for direction in directions
-        }
+        wider, made = len(self._directions()) * self.output_channels, {}
+        for i, direction in itertools.product(range(self.num_layers), self._directions()):
+            made[f"layer{i}{direction}"] = self._layer(wider if i else self.input_channels, device, dtype)
+        return made
 
     def forward(self, x: AnyArray, state: Any = None) -> Any:
         axis = 0 if self.time_major else -2
@@ -137,6 +148,7 @@ class LSTM(RecurrentNetwork):
 
     `h` and `c` are [num_layers * directions, batch, output_channels], as is a `state` given to a call. Without `return_sequence`
     the last output only; without `return_state` no state. `bidirectional` puts the outputs of both directions side by side.
+    Options by keyword: with_bias, kernel_initializer, recurrent_initializer, bias_initializer.
 
     >>> import trellis as tl
     >>> y, (h, c) = tl.LSTM(3, 8, num_layers=2)(tl.ones((4, 10, 3)))
@@ -177,17 +189,6 @@ class RNN(RecurrentNetwork):
 
 class Cell(Recurrence):
     """One step of a layer."""
-
-    def __init__(
-        self, input_channels: int, output_channels: int, *, with_bias: bool = True, kernel_initializer: Any = "glorot_uniform",
-        recurrent_initializer: Any = "orthogonal", bias_initializer: Any = "zeros", **options: Unpack[Options],
-    ) -> None:  # fmt: skip
-        name = type(self).__name__
-        self.input_channels = size(name, "input_channels", input_channels)
-        self.output_channels, self.with_bias = size(name, "output_channels", output_channels), with_bias
-        self.kernel_initializer, self.recurrent_initializer = kernel_initializer, recurrent_initializer
-        self.bias_initializer = bias_initializer
-        super().__init__(**options)
 
     def _create_variables(self, device: Any, dtype: Any) -> Mapping[str, Any]:
         return self._layer(self.input_channels, device, dtype)

@@ -1,7 +1,7 @@
 """Files of arrays in the safetensors format: 8 bytes with the length of a JSON header, the header, the data.
 
 Written here, since the format is that small and the core needs NumPy only. Rules:
-- Nothing is run to read a file. What it says about itself is checked against its size before anything is made of it.
+- Nothing is run to read a file. The header is checked against the size of the file before any array is made.
 - A file is written aside, brought to the disk and then renamed, so that there is the old file or the new one, whatever happens.
 - Names are the paths of `module.v`. A hash over names, shapes and data, in the metadata, tells a changed file; files of other
   programs have none, and load if their names fit.
@@ -10,19 +10,21 @@ Written here, since the format is that small and the core needs NumPy only. Rule
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import json
 import math
 import os
-import tempfile
+import re
+import secrets
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
 
-from trellis import dtypes
-from trellis.array import Array
-from trellis.container import Container
-from trellis.dispatch import target
+from trellis.core import dtypes
+from trellis.core.array import Array
+from trellis.core.container import Container, leaf_above_others
+from trellis.core.dispatch import target
 from trellis.nn import building, navigation
 from trellis.nn.structure import as_array
 from trellis.ops.conversion import to_numpy
@@ -36,6 +38,7 @@ _CODES = {
 _NAMES = {code: name for name, code in _CODES.items()}
 _LARGEST_HEADER = 100_000_000  # as the safetensors library has it
 _PARTS = ("v", "buffers", "random")
+_OWN_METADATA = ("format", "parts", "class", "sha256")
 
 
 class FileError(ValueError):
@@ -53,28 +56,31 @@ def save(path: Any, arrays: Any, /, *, metadata: Mapping[str, str] | None = None
     Array([0., 0.], dtype=float32, backend='numpy', device='cpu')
     """
     flat = {name: x for name, x in Container(arrays).to_flat_dict().items() if x is not None}
-    _write(path, flat, {**(metadata or {}), "format": "trellis"})
+    given = dict(metadata or {})
+    for key, value in given.items():
+        if key in _OWN_METADATA:
+            raise ValueError(f"save: metadata={{{key!r}: ...}} is taken: Trellis writes that entry itself; use another key")
+        if not (isinstance(key, str) and isinstance(value, str)):
+            raise TypeError(f"save: metadata holds {key!r}: {value!r}; safetensors takes strings only, so write str(value)")
+    _write(path, flat, {**given, "format": "trellis"})
 
 
 def save_module(module: Any, path: Any) -> None:
-    state = module.state()
-    flat: dict[str, Any] = {}
-    parts = {}
-    for part in _PARTS:
-        values = state[part].to_flat_dict()
-        parts[part] = list(values)
-        flat.update(values)
-    _write(path, flat, {"format": "trellis", "parts": json.dumps(parts), "class": type(module).__name__})
+    """Write parameters, buffers and random state to a safetensors file: all of it, or nothing of it."""
+    state = {part: values.to_flat_dict() for part, values in module.state().items()}
+    flat = {name: x for values in state.values() for name, x in values.items()}
+    parts = json.dumps({part: list(values) for part, values in state.items()})
+    _write(path, flat, {"format": "trellis", "parts": parts, "class": type(module).__name__})
 
 
 def _write(path: Any, flat: dict[str, Any], metadata: dict[str, str]) -> None:
-    import hashlib
-
     header: dict[str, Any] = {}
     blocks: list[np.ndarray[Any, Any]] = []
     offset = 0
     for name, x in flat.items():
         array = as_array(x)
+        if name == "__metadata__":
+            raise ValueError("save: '__metadata__' is the name of the header's own entry; give the array another name")
         if array is None:
             raise TypeError(f"save: {name!r} is a {type(x).__name__}; expected an array")
         code = _CODES.get(array.dtype.name)
@@ -105,18 +111,20 @@ def _canonical(header: dict[str, Any]) -> bytes:
 def _atomic(path: Any) -> Iterator[Any]:
     """A file that appears at `path`, whole, when the block is done; if it fails, what was there stays."""
     path = os.path.abspath(os.fspath(path))
-    folder = os.path.dirname(path)
+    folder, name = os.path.split(path)
+    aside = os.path.join(folder, f".{name}.{secrets.token_hex(8)}.part")  # `parts_left_by` knows the form
     try:
-        handle, aside = tempfile.mkstemp(prefix=f".{os.path.basename(path)}.", suffix=".part", dir=folder)
+        file = open(aside, "xb")  # noqa: SIM115 (the block below closes it)
     except OSError as error:
         raise type(error)(error.errno, f"save: cannot write in {folder}: {error.strerror}") from error
     try:
-        with os.fdopen(handle, "wb") as file:
+        with file:
             yield file
             file.flush()
             os.fsync(file.fileno())
-        with contextlib.suppress(OSError):  # a temporary file is private; the result has the rights of any new file
-            os.chmod(aside, os.stat(path).st_mode if os.path.exists(path) else 0o666 & ~_umask())
+        if os.path.exists(path):
+            with contextlib.suppress(OSError):  # the new file keeps the rights of the old one
+                os.chmod(aside, os.stat(path).st_mode)
         os.replace(aside, path)
     except BaseException:
         with contextlib.suppress(OSError):
@@ -125,11 +133,11 @@ def _atomic(path: Any) -> Iterator[Any]:
     _sync_folder(folder)
 
 
-def _umask() -> int:
-    """The process's umask; it can only be read by setting it."""
-    now = os.umask(0o022)
-    os.umask(now)
-    return now
+def parts_left_by(path: Any) -> list[str]:
+    """The unfinished files of processes that were killed while they wrote `path`."""
+    folder, name = os.path.split(os.path.abspath(os.fspath(path)))
+    ours = re.compile(rf"\.{re.escape(name)}\.[0-9a-f]{{16}}\.part")
+    return [os.path.join(folder, entry) for entry in os.listdir(folder) if ours.fullmatch(entry)] if os.path.isdir(folder) else []
 
 
 def _sync_folder(folder: str) -> None:
@@ -143,7 +151,7 @@ def _sync_folder(folder: str) -> None:
 
 # ---- reading -------------------------------------------------------------------------------------------------------------------
 def load(path: Any, model: Any = None, /, *, backend: str | None = None, device: Any = None) -> Any:
-    """What `model.save` or `tl.save` wrote, on any backend: a Container of `tl.Array`s, or, with a model, the model with these.
+    """Read a file of `model.save` or `tl.save`, on any backend: a Container of `tl.Array`s, or the model with these.
 
     A file of a model gives a Container of its `v`, `buffers` and `random` state.
 
@@ -156,7 +164,7 @@ def load(path: Any, model: Any = None, /, *, backend: str | None = None, device:
     True
     """
     if model is not None:
-        return load_module(model, path, False)
+        return load_module(model, path)
     flat, metadata = _read(path)
     goal = target(backend)
     arrays = {name: Array(goal.from_numpy(x, dtype=None, device=device, copy=True)) for name, x in flat.items()}
@@ -166,38 +174,34 @@ def load(path: Any, model: Any = None, /, *, backend: str | None = None, device:
     return Container({part: Container.from_flat_dict({n: arrays[n] for n in names}) for part, names in parts.items()})
 
 
-def load_module(module: Any, path: Any, partial: bool) -> Any:
+def load_module(module: Any, path: Any, *, with_partial_v: bool = False) -> Any:
+    """Take parameters, buffers and random state from a file; names and shapes must fit, else nothing changes."""
     flat, metadata = _read(path)
     if not module.built:
         module.build()
     before = module.state()
     own = {part: before[part].to_flat_dict() for part in _PARTS}
     parts = _parts(path, flat, metadata)
-    if parts is None:  # of another program: told apart by the names
-        parts = {
-            "v": [n for n in flat if n not in own["buffers"]],
-            "buffers": [n for n in flat if n in own["buffers"]],
-            "random": [],
-        }
-    given = {part: {n: _like(flat[n], own[part].get(n)) for n in names} for part, names in parts.items()}
+    if parts is None:  # a file of another program: the names tell buffers from parameters
+        buffers = [name for name in flat if name in own["buffers"]]
+        parts = {"v": [name for name in flat if name not in own["buffers"]], "buffers": buffers, "random": []}
+    given = {part: {n: _array_in_place_of(own[part].get(n), flat[n]) for n in names} for part, names in parts.items()}
     for part in ("v", "buffers"):
-        building.compare(f"load: {os.fspath(path)}", part, own[part], given[part], partial)
+        building.compare(f"load: {os.fspath(path)}", part, own[part], given[part], with_partial_v)
     try:
         for part in ("v", "buffers"):
-            building.give(
-                module, Container.from_flat_dict(given[part]), partial=partial, buffers=part == "buffers", name="the file"
-            )
+            values = Container.from_flat_dict(given[part])
+            building.assign_arrays(module, values, partial=with_partial_v, buffers=part == "buffers", name="the file")
     except BaseException:
-        building.give(module, before["v"])
-        building.give(module, before["buffers"], buffers=True)
+        building.assign_arrays(module, before["v"])
+        building.assign_arrays(module, before["buffers"], buffers=True)
         raise
     navigation.set_random_state(module, Container.from_flat_dict(given["random"]))
     return module
 
 
-def _like(x: np.ndarray[Any, Any], own: Array | None) -> Array:
-    """An array of the file, in its own dtype, where the model has its array."""
-    return Array(x.copy() if own is None else target(own.backend).from_numpy(x, dtype=None, device=own.device, copy=True))
+def _array_in_place_of(own: Array | None, value: np.ndarray[Any, Any]) -> Array:
+    return Array(value.copy()) if own is None else building.array_like(own, value)
 
 
 def _parts(path: Any, flat: dict[str, Any], metadata: dict[str, str]) -> dict[str, list[str]] | None:
@@ -207,16 +211,13 @@ def _parts(path: Any, flat: dict[str, Any], metadata: dict[str, str]) -> dict[st
         parts = json.loads(metadata["parts"])
         names = sorted(name for part in _PARTS for name in parts[part])
     except (ValueError, KeyError, TypeError):
-        names = []
-        parts = {}
+        names, parts = [], {}
     if names != sorted(flat):
         raise FileError(f"load: {os.fspath(path)} is damaged: its list of parameters and buffers does not match its arrays")
     return {part: parts[part] for part in _PARTS}
 
 
 def _read(path: Any) -> tuple[dict[str, np.ndarray[Any, Any]], dict[str, str]]:
-    import hashlib
-
     name = os.fspath(path)
     with open(path, "rb") as file:
         data = file.read()
@@ -228,10 +229,11 @@ def _read(path: Any) -> tuple[dict[str, np.ndarray[Any, Any]], dict[str, str]]:
         digest.update(memoryview(data)[start:])
         if digest.hexdigest() != metadata["sha256"]:
             raise FileError(f"load: {name} was changed after it was written: its hash does not fit its contents")
-    flat = {}
-    for key, entry in header.items():
-        kind = _numpy_dtype(_NAMES[entry["dtype"]])
-        flat[key] = np.ndarray(entry["shape"], kind, data, start + entry["data_offsets"][0])
+    above = leaf_above_others(header)
+    if above is not None:
+        raise FileError(f"load: {name} holds {above!r} and arrays below that name, which no Container holds; rename one of them")
+    kinds = {key: _numpy_dtype(_NAMES[entry["dtype"]]) for key, entry in header.items()}
+    flat = {k: np.ndarray(e["shape"], kinds[k], data, start + e["data_offsets"][0]) for k, e in header.items()}
     return flat, metadata
 
 
@@ -260,14 +262,15 @@ def _header(name: str, data: bytes) -> tuple[dict[str, Any], int]:
 
 def _check_layout(name: str, header: dict[str, Any], size: int) -> None:
     """Every array has a known dtype and the bytes of its shape; together they fill the file, without holes or overlaps."""
-    end = 0
-    entries = sorted(header.items(), key=lambda item: item[1]["data_offsets"] if _is_entry(item[1]) else [0, 0])
-    for key, entry in entries:
-        if not _is_entry(entry):
+    for key, entry in header.items():
+        lists = isinstance(entry, dict) and _are_sizes(entry.get("shape")) and _are_sizes(entry.get("data_offsets"))
+        if not lists or len(entry["data_offsets"]) != 2 or not isinstance(entry.get("dtype"), str):
             raise FileError(f"load: {name} has a damaged header: {key!r} is not described as an array")
-        first, last = entry["data_offsets"]
         if entry["dtype"] not in _NAMES:
             raise FileError(f"load: {name} holds {key!r} of dtype {entry['dtype']}, which is unknown")
+    end = 0
+    for key, entry in sorted(header.items(), key=lambda item: item[1]["data_offsets"]):
+        first, last = entry["data_offsets"]
         bits = dtypes.DTYPES[_NAMES[entry["dtype"]]].bits
         if first != end or last - first != math.prod(entry["shape"]) * max(bits // 8, 1):
             raise FileError(f"load: {name} has a damaged header: {key!r} does not have the bytes of its shape {entry['shape']}")
@@ -277,13 +280,5 @@ def _check_layout(name: str, header: dict[str, Any], size: int) -> None:
         raise FileError(f"load: {name} {what}: its arrays need {end} bytes, it has {size}")
 
 
-def _is_entry(entry: Any) -> bool:
-    return (
-        isinstance(entry, dict)
-        and isinstance(entry.get("dtype"), str)
-        and all(
-            isinstance(entry.get(field), list) and all(type(n) is int and n >= 0 for n in entry[field])
-            for field in ("shape", "data_offsets")
-        )
-        and len(entry["data_offsets"]) == 2
-    )
+def _are_sizes(value: Any) -> bool:
+    return isinstance(value, list) and all(type(n) is int and n >= 0 for n in value)

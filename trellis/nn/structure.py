@@ -1,10 +1,10 @@
-"""What a Module holds: its parameters, buffers and layers by name, and a copy of it that holds others.
+"""The members of a Module: parameters, buffers and layers by name; and a copy of a Module that holds other arrays.
 
 A Module keeps everything as plain attributes. Whoever wants the tree walks over them; nothing is registered twice, so nothing can
 disagree. Rules:
 - Arrays, Modules, and lists, tuples and dicts of these are the members of a Module; anything else is the user's own affair.
 - The name of a member is that of its attribute less one leading underscore, v0, v1.. in a list or tuple, the key in a dict.
-- What appears twice (the same Array object, the same Module) is one thing: it has the name of its first place.
+- An Array or a Module that appears twice is one thing. It has the name of its first place.
 - To run on other parameters a Module is copied, shallowly, with these in their places: the Module itself is never touched.
 """
 
@@ -15,9 +15,10 @@ import weakref
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from trellis.array import Array
-from trellis.container import Container
-from trellis.dispatch import SCALARS, UnknownOperand, interpreters
+from trellis.core.array import Array
+from trellis.core.container import Container
+from trellis.core.dispatch import interpreters
+from trellis.ops.conversion import is_array
 
 SKIP, ARRAY, MODULE, SEQUENCE, MAPPING = range(5)
 
@@ -43,7 +44,7 @@ KINDS.update({Array: ARRAY, list: SEQUENCE, tuple: SEQUENCE, dict: MAPPING, Cont
 
 
 class Meta:
-    """What a Module knows about itself. Its copies share it."""
+    """The records of a Module about itself. Its copies share them."""
 
     __slots__ = ("owner", "parent", "buffers", "plain", "frozen", "built", "options", "rets", "order", "link", "__weakref__")
 
@@ -70,6 +71,13 @@ def key_of(name: str) -> str:
     return name[1:] if name.startswith("_") and len(name) > 1 else name
 
 
+def members(module: Any) -> list[tuple[str, Any, int]]:
+    """(attribute, value, kind) for the arrays, Modules and nests that a Module holds."""
+    plain = module._meta.plain
+    held = module.__dict__.items()
+    return [(name, value, kind) for name, value in held if (kind := KINDS[type(value)]) != SKIP and name not in plain]
+
+
 def items(nest: Any, kind: int) -> Iterable[tuple[str, Any]]:
     """(key, member) of a list, tuple or dict."""
     if kind == SEQUENCE:
@@ -85,15 +93,22 @@ def constant(x: Array) -> Array:
     return Array(interpreters[type(x._data)].stop_gradient(x._data, preserve_type=False))
 
 
+def settled(module: Any, name: str, value: Array) -> Array:
+    """The new value of a buffer, as a constant."""
+    value = constant(value)
+    if interpreters[type(value._data)].is_traced(value._data):
+        raise RuntimeError(
+            f"{type(module).__name__}: the buffer {name!r} was changed in a traced function, and the trace would be kept; "
+            "use y, buffers = tl.functional_call(model, v, buffers, x), which returns the new buffers, or model.eval()"
+        )
+    return value
+
+
 def as_array(x: Any) -> Array | None:
     """A `tl.Array` of an array; None for anything else."""
     if type(x) is Array:
         return x
-    try:
-        found = interpreters[type(x)]
-    except UnknownOperand:
-        return None
-    return None if found is SCALARS or found.level > 1 else Array(x)
+    return Array(x) if is_array(x) else None
 
 
 # ---- what is there -------------------------------------------------------------------------------------------------------------
@@ -113,7 +128,7 @@ def _nodes_of_module(module: Any, buffers: bool, seen: set[int]) -> dict[str, An
     if meta.link is not None and module._bound is None:
         meta.link.pull()
     nodes: dict[str, Any] = {}
-    for name, value in module.__dict__.items():
+    for name, value in module.__dict__.items():  # as `members` does, without its list: this runs in every step of a training
         kind = KINDS[type(value)]
         if kind == SKIP or name in meta.plain or (kind == ARRAY and (name in meta.buffers) is not buffers):
             continue
@@ -121,15 +136,14 @@ def _nodes_of_module(module: Any, buffers: bool, seen: set[int]) -> dict[str, An
         if found is not None:
             key = key_of(name)
             if key in nodes:
-                raise ValueError(
-                    f"{type(module).__name__}: the attributes {key!r} and '_{key}' have one name, {key!r}, in v; rename one"
-                )
+                owner_name = type(module).__name__
+                raise ValueError(f"{owner_name}: the attributes {key!r} and '_{key}' have one name, {key!r}, in v; rename one")
             nodes[key] = found
     return nodes
 
 
 def _node(value: Any, kind: int, buffers: bool, seen: set[int]) -> Any:
-    """What stands in v for a member; None for nothing."""
+    """The entry of `v` (or of the buffers) for a member; None if it has none."""
     if kind == SKIP:
         return None
     if kind <= MODULE:
@@ -149,7 +163,7 @@ def _node(value: Any, kind: int, buffers: bool, seen: set[int]) -> Any:
         if found is not None:
             if "/" in key or not key:
                 raise ValueError(
-                    f"the key {key!r} of a dict of layers or parameters must be a name without '/', as it is part of a path"
+                    f"the key {key!r} of a dict of layers or parameters must be a name without '/', which joins paths"
                 )
             nodes[key] = found
     return _container(nodes) if nodes else None
@@ -158,41 +172,39 @@ def _node(value: Any, kind: int, buffers: bool, seen: set[int]) -> Any:
 def modules(module: Any) -> list[tuple[str, Any, int]]:
     """(path, Module, depth) of a tree, each once, the root first with path ""."""
     found: list[tuple[str, Any, int]] = []
-    _add_modules(module, MODULE, "", 0, found, set())
+    seen: set[int] = set()
+
+    def visit(path: str, one: Any, depth: int) -> None:
+        if id(one) not in seen:
+            seen.add(id(one))
+            found.append((path, one, depth))
+            for key, child in _modules_below(one, MODULE, f"{path}/" if path else ""):
+                visit(key, child, depth + 1)
+
+    visit("", module, 0)
     return found
 
 
-def _add_modules(value: Any, kind: int, path: str, depth: int, found: list[Any], seen: set[int]) -> None:
-    if kind == MODULE:
-        if id(value) in seen:
-            return
-        seen.add(id(value))
-        found.append((path, value, depth))
-        members: Iterable[tuple[str, Any]] = [(key_of(name), member) for name, member in value.__dict__.items()]
-        depth += 1
-    else:
-        members = items(value, kind)
-    for key, member in members:
-        below = KINDS[type(member)]
-        if below > ARRAY:
-            _add_modules(member, below, f"{path}/{key}" if path else key, depth, found, seen)
-
-
-def children(value: Any, kind: int = MODULE) -> Iterator[Any]:
-    """The Modules right below a Module, or in a nest."""
-    members = value.__dict__.values() if kind == MODULE else [member for _, member in items(value, kind)]
-    for member in members:
+def _modules_below(value: Any, kind: int, prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """(path, Module) for the Modules right below a Module, or in a nest."""
+    held = [(key_of(name), x) for name, x in value.__dict__.items()] if kind == MODULE else items(value, kind)
+    for key, member in held:
         below = KINDS[type(member)]
         if below == MODULE:
-            yield member
+            yield prefix + key, member
         elif below > MODULE:
-            yield from children(member, below)
+            yield from _modules_below(member, below, f"{prefix}{key}/")
+
+
+def children(value: Any, kind: int = MODULE) -> list[Any]:
+    """The Modules right below a Module, or in a nest."""
+    return [module for _, module in _modules_below(value, kind)]
 
 
 def adopt(parent: Any, value: Any, kind: int = MODULE) -> bool:
     """Tell the Modules in `value` who holds them, if nobody does yet; whether there are any."""
     holder = owner(parent)
-    found = [value] if kind == MODULE and value is not parent else list(children(value, kind))
+    found = [value] if kind == MODULE and value is not parent else children(value, kind)
     for child in found:
         meta = child._meta
         if meta.parent is None or meta.parent() is None:
@@ -216,6 +228,17 @@ class Binding:
     def release(self) -> None:
         """Let go of the copies, which point here: memory is freed at once, not when Python looks for cycles."""
         self.pairs, self.modules, self.arrays = [], {}, {}
+
+    def keep_buffers(self) -> None:
+        """Put the buffers that the run changed into the Modules themselves."""
+        for own, copy in self.pairs:
+            for name in own._meta.buffers:
+                before, value = own.__dict__.get(name), copy.__dict__.get(name)
+                if value is not before and value is not self.arrays.get(id(before)):
+                    setattr(own, name, value)
+        for own, _ in self.pairs:
+            if own._meta.link is not None:
+                own._meta.link.push()
 
     def copy(self, module: Any, v: Any, buffers: Any) -> Any:
         """The copy of a Module; `v` and `buffers` are nested mappings, or None to keep what is there."""
@@ -294,22 +317,16 @@ def _has(nodes: Any, key: str) -> bool:
 
 
 def _below(nodes: Any, key: str) -> Any:
-    """The mapping below a key, as a dict; None if there is none."""
+    """The mapping below a key: empty if the key is missing, None if it holds None."""
     if nodes is None:
         return None
-    found = nodes.get(key)
-    if found is None:
-        return EMPTY if key not in nodes else None
-    return nodes_of(found, key)
+    return nodes_of(nodes[key], repr(key)) if key in nodes else {}
 
 
-EMPTY: Mapping[str, Any] = {}
-
-
-def nodes_of(nest: Any, key: str = "") -> Any:
+def nodes_of(nest: Any, name: str) -> Any:
+    """The mapping of a Container or a dict; None stays."""
     if type(nest) is Container:
         return nest._nodes
-    if isinstance(nest, Mapping):
+    if nest is None or isinstance(nest, Mapping):
         return nest
-    place = f"{key!r}" if key else "v"
-    raise TypeError(f"{place} is a {type(nest).__name__}; expected a Container or a dict, with the keys of module.v")
+    raise TypeError(f"{name} is a {type(nest).__name__}; expected a Container or a dict, with the keys of module.v")

@@ -1,30 +1,34 @@
-"""What the layers of a Module return in one call: recorded, and compared with what is expected."""
+"""Record the results of the layers in one call of a Module, and compare them with expected ones."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 
-from trellis import tree
-from trellis.nn.structure import Binding, modules
+from trellis.core import tree
+from trellis.nn.border import run_copy
+from trellis.nn.structure import modules, owner
 from trellis.ops.conversion import is_array, to_numpy
 
-TRACKING = frozenset(("track_submod_rets", "submod_depth", "submods_to_track", "expected_submod_rets"))
+TRACKING = frozenset(("track_submod_rets", "track_submod_call_order", "submod_depth", "submods_to_track", "expected_submod_rets"))
 
 
 class Tracker:
-    """Records the calls of one run."""
+    """Records the calls of one run: the results by path (`rets`), and the calls in their order, nested (`order`)."""
 
-    def __init__(self, paths: dict[int, str]) -> None:
-        self.paths = paths  # id of a copy -> the path of its Module; what is not here is not recorded
+    def __init__(self, chosen: Iterable[tuple[str, Any]], above: Iterable[tuple[str, Any]] = ()) -> None:
+        self.paths = {id(owner(module)): path for path, module in chosen}  # other Modules are not recorded
+        self.above = {id(owner(module)): path for path, module in above}  # nodes of the order, whose results are not kept
         self.rets: dict[str, list[Any]] = {}
         self.order: dict[str, Any] = {}
         self.counts: dict[str, int] = {}
         self.open: list[tuple[str, dict[str, Any]]] = [("", self.order)]
 
     def begin(self, module: Any) -> None:
-        path = self.paths.get(id(module))
+        key = id(owner(module))
+        path = self.paths.get(key) or self.above.get(key)
         if path is not None:
             number = self.counts.get(path, 0)
             self.counts[path] = number + 1
@@ -33,51 +37,51 @@ class Tracker:
             self.open.append((f"{path}_{number}", calls))
 
     def end(self, module: Any, result: Any) -> None:
-        path = self.paths.get(id(module))
-        if path is not None:
-            name, calls = self.open.pop()
+        key = id(owner(module))
+        if key not in self.paths and key not in self.above:
+            return
+        name, calls = self.open.pop()
+        if key in self.paths:
             if not calls:
                 self.open[-1][1][name] = result
-            self.rets.setdefault(path, []).append(result)
+            self.rets.setdefault(self.paths[key], []).append(result)
+        elif not calls:
+            del self.open[-1][1][name]
 
 
-def run_tracked(module: Any, args: tuple[Any, ...], v: Any, kwargs: dict[str, Any]) -> Any:
-    from trellis.nn.module import _run
-    from trellis.transforms import grads_enter
-
-    options = {name: kwargs.pop(name) for name in TRACKING if name in kwargs}
-    expected = options.get("expected_submod_rets")
-    if not options.get("track_submod_rets") and expected is None:
+def run_tracked(
+    module: Any, args: tuple[Any, ...], kwargs: dict[str, Any], v: Any = None, *, track_submod_rets: bool = False,
+    track_submod_call_order: bool = False, submod_depth: int | None = None, submods_to_track: Any = None,
+    expected_submod_rets: Any = None,
+) -> Any:  # fmt: skip
+    """A call of a Module that keeps the results of its layers in `submod_rets` and `submod_call_order`."""
+    if not (track_submod_rets or track_submod_call_order) and expected_submod_rets is None:
         return module(*args, v=v, **kwargs)
-    wanted = _wanted(module, options.get("submod_depth"), options.get("submods_to_track"))
-    binding = Binding(constant=not grads_enter())
-    try:
-        copy = module._copy(binding, v, None)
-        binding.tracker = tracker = Tracker({id(made): wanted[id(own)] for own, made in binding.pairs if id(own) in wanted})
-        result = module._finish(binding, _run(copy, args, kwargs))
-    finally:
-        binding.release()
+    chosen = _chosen(module, submod_depth, submods_to_track)
+    paths = {path for path, _ in chosen}
+    rest = [(path, one) for path, one, level in modules(module) if level and path not in paths]
+    tracker = Tracker(chosen, [(path, one) for path, one in rest if any(p.startswith(f"{path}/") for p in paths)])
+    result, _ = run_copy(module, args, kwargs, v, tracker=tracker, keep_buffers=True)
     module._meta.rets, module._meta.order = tracker.rets, tracker.order
-    if expected is not None:
-        compare(tracker.rets, expected)
+    if expected_submod_rets is not None:
+        compare(tracker.rets, expected_submod_rets)
     return result
 
 
-def _wanted(module: Any, depth: int | None, chosen: Any) -> dict[int, str]:
-    """id of a Module below -> its path, for those that are to be recorded."""
+def _chosen(module: Any, depth: int | None, chosen: Any) -> list[tuple[str, Any]]:
+    """(path, Module) for the Modules below that are to be recorded."""
     below = [(path, one) for path, one, level in modules(module) if level and (depth is None or level <= depth)]
     if chosen is None:
-        return {id(one): path for path, one in below}
-    names = [chosen] if isinstance(chosen, str) or not isinstance(chosen, (list, tuple, set)) else list(chosen)
-    found: dict[int, str] = {}
-    for name in names:
+        return below
+    found = []
+    for name in chosen if isinstance(chosen, (list, tuple, set)) else [chosen]:
         match = [(path, one) for path, one in below if path == name or one is name]
         if not match:
             raise ValueError(
                 f"submods_to_track: {name if isinstance(name, str) else type(name).__name__!r} is not below "
                 f"{type(module).__name__}; it has {', '.join(repr(path) for path, _ in below)}"
             )
-        found.update({id(one): path for path, one in match})
+        found += match
     return found
 
 

@@ -1,4 +1,4 @@
-"""Bring static arguments to one form, or say what is wrong with them. Used by every public function, by no backend."""
+"""Bring static arguments to one form, or say what is wrong with them. Public functions use this; backends do not."""
 
 from __future__ import annotations
 
@@ -6,21 +6,23 @@ import math
 import operator
 from typing import Any
 
-import numpy as np
-
-from trellis.dispatch import interpreters
-from trellis.dtypes import DType, as_dtype
+from trellis.core.dtypes import DType, as_dtype, integer_range
+from trellis.core.errors import axis_error
 
 
 def optional_dtype(dtype: Any) -> DType | None:
     return None if dtype is None else as_dtype(dtype)
 
 
-def integer(op: str, name: str, value: Any) -> int:
+def integer(op: str, name: str, value: Any, least: int | None = None) -> int:
+    """`value` as an int, not below `least`."""
     try:
-        return operator.index(value)
+        number = operator.index(value)
     except TypeError:
         raise TypeError(f"{op}: {name} must be an integer, got {value!r}") from None
+    if least is not None and number < least:
+        raise ValueError(f"{op}: {name}={value} is too small; it must be {least} or more")
+    return number
 
 
 def one_axis(op: str, axis: Any, name: str = "axis") -> int:
@@ -28,12 +30,16 @@ def one_axis(op: str, axis: Any, name: str = "axis") -> int:
 
 
 def axes(op: str, axis: Any, name: str = "axis") -> int | tuple[int, ...] | None:
-    """None, an int, or a tuple of ints. Range is checked by `diagnose`, when the framework refuses."""
+    """None, an int, or a tuple of ints. `diagnose` checks the range, when the framework refuses."""
     if axis is None or type(axis) is int:
         return axis
     if isinstance(axis, (tuple, list)):
         return tuple(integer(op, name, a) for a in axis)
     return integer(op, name, axis)
+
+
+def axis_tuple(op: str, axis: Any, name: str = "axis") -> tuple[int, ...]:
+    return (axis,) if type(axis) is int else tuple(integer(op, name, a) for a in (axis if hasattr(axis, "__iter__") else (axis,)))
 
 
 def shape(op: str, value: Any, name: str = "shape") -> tuple[int, ...]:
@@ -47,17 +53,6 @@ def shape(op: str, value: Any, name: str = "shape") -> tuple[int, ...]:
     return sizes
 
 
-def rank(x: Any) -> int | None:
-    """Number of dimensions; None for a Container, whose leaves are checked one by one, or where it is unknown."""
-    return interpreters[type(x)].rank_of(x)
-
-
-def sizes(x: Any) -> tuple[int | None, ...] | None:
-    """The shape; None for a Container, whose leaves are checked one by one. () for a number."""
-    interpreter = interpreters[type(x)]
-    return () if interpreter.level < 0 else interpreter.shape_of(x)
-
-
 def check_axis(op: str, axis: int, ndim: int, name: str = "axis") -> int:
     """`axis` counted from the front. AxisError (a ValueError and an IndexError) if it is outside."""
     if not -ndim <= axis < ndim:
@@ -65,9 +60,12 @@ def check_axis(op: str, axis: int, ndim: int, name: str = "axis") -> int:
     return axis + ndim if axis < 0 else axis
 
 
-def axis_error(op: str, axis: int, ndim: int, name: str = "axis") -> np.exceptions.AxisError:
-    allowed = f"an array of {ndim} dimensions takes {-ndim} to {ndim - 1}" if ndim else "a 0-d array has no axes"
-    return np.exceptions.AxisError(f"{op}: {name}={axis} is out of range; {allowed}")
+def check_fits(op: str, dtype: DType, *numbers: int) -> None:
+    """OverflowError if a number is outside the range of an integer dtype: frameworks wrap it."""
+    low, high = integer_range(dtype)
+    for number in numbers:
+        if not low <= number <= high:
+            raise OverflowError(f"{op}: {number} does not fit in {dtype} ({low} to {high}); give a wider dtype")
 
 
 def choice(op: str, name: str, value: Any, allowed: tuple[Any, ...]) -> Any:

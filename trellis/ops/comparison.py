@@ -2,35 +2,18 @@
 
 from __future__ import annotations
 
-from trellis.dispatch import find, interpreters
-from trellis.typing import AnyArray, Operand
+from trellis.core.dispatch import find, interpreters
+from trellis.core.typing import AnyArray, Operand
 
 __all__ = [
-    "bitwise_and",
-    "bitwise_invert",
-    "bitwise_left_shift",
-    "bitwise_or",
-    "bitwise_right_shift",
-    "bitwise_xor",
-    "equal",
-    "greater",
-    "greater_equal",
-    "isfinite",
-    "isinf",
-    "isnan",
-    "less",
-    "less_equal",
-    "logical_and",
-    "logical_not",
-    "logical_or",
-    "logical_xor",
-    "not_equal",
-    "signbit",
-]
+    "bitwise_and", "bitwise_invert", "bitwise_left_shift", "bitwise_or", "bitwise_right_shift", "bitwise_xor", "equal",
+    "greater", "greater_equal", "isfinite", "isinf", "isnan", "less", "less_equal", "logical_and", "logical_not", "logical_or",
+    "logical_xor", "not_equal", "signbit",
+]  # fmt: skip
 
 
 def bitwise_and(x1: Operand, x2: Operand, /) -> AnyArray:
-    """Bitwise and; logical and for bool arrays.
+    """x1 & x2, bit by bit; logical and for bool arrays.
 
     >>> import trellis as tl
     >>> tl.bitwise_and(tl.asarray([6, 3, -7]), tl.asarray([4, 2, 2]))
@@ -40,7 +23,7 @@ def bitwise_and(x1: Operand, x2: Operand, /) -> AnyArray:
 
 
 def bitwise_invert(x: Operand, /) -> AnyArray:
-    """Flip every bit of an integer array; logical not of a bool array.
+    """~x, bit by bit; logical not for bool arrays.
 
     >>> import trellis as tl
     >>> tl.bitwise_invert(tl.asarray([0, 5]))
@@ -50,7 +33,7 @@ def bitwise_invert(x: Operand, /) -> AnyArray:
 
 
 def bitwise_left_shift(x1: Operand, x2: Operand, /) -> AnyArray:
-    """Shift the bits of x1 to the left by x2.
+    """x1 << x2.
 
     >>> import trellis as tl
     >>> tl.bitwise_left_shift(tl.asarray([1, 3]), tl.asarray([2, 1]))
@@ -60,7 +43,7 @@ def bitwise_left_shift(x1: Operand, x2: Operand, /) -> AnyArray:
 
 
 def bitwise_or(x1: Operand, x2: Operand, /) -> AnyArray:
-    """Bitwise or; logical or for bool arrays.
+    """x1 | x2, bit by bit; logical or for bool arrays.
 
     >>> import trellis as tl
     >>> tl.bitwise_or(tl.asarray([6, 3, -7]), tl.asarray([4, 2, 2]))
@@ -70,7 +53,7 @@ def bitwise_or(x1: Operand, x2: Operand, /) -> AnyArray:
 
 
 def bitwise_right_shift(x1: Operand, x2: Operand, /) -> AnyArray:
-    """Shift the bits of x1 to the right by x2, keeping the sign.
+    """x1 >> x2; the sign stays.
 
     >>> import trellis as tl
     >>> tl.bitwise_right_shift(tl.asarray([8, -8]), tl.asarray([2, 1]))
@@ -80,7 +63,7 @@ def bitwise_right_shift(x1: Operand, x2: Operand, /) -> AnyArray:
 
 
 def bitwise_xor(x1: Operand, x2: Operand, /) -> AnyArray:
-    """Bitwise exclusive or.
+    """x1 ^ x2, bit by bit; logical exclusive or for bool arrays.
 
     >>> import trellis as tl
     >>> tl.bitwise_xor(tl.asarray([6, 3, -7]), tl.asarray([4, 2, 2]))
@@ -120,7 +103,7 @@ def greater_equal(x1: Operand, x2: Operand, /) -> AnyArray:
 
 
 def isfinite(x: Operand, /) -> AnyArray:
-    """True where neither infinite nor NaN.
+    """True where x is neither infinite nor NaN.
 
     >>> import trellis as tl
     >>> tl.isfinite(tl.asarray([1.0, tl.inf, tl.nan]))
@@ -130,7 +113,7 @@ def isfinite(x: Operand, /) -> AnyArray:
 
 
 def isinf(x: Operand, /) -> AnyArray:
-    """True where infinite.
+    """True where x is infinite.
 
     >>> import trellis as tl
     >>> tl.isinf(tl.asarray([1.0, tl.inf, tl.nan]))
@@ -140,7 +123,7 @@ def isinf(x: Operand, /) -> AnyArray:
 
 
 def isnan(x: Operand, /) -> AnyArray:
-    """True where NaN.
+    """True where x is NaN.
 
     >>> import trellis as tl
     >>> tl.isnan(tl.asarray([1.0, tl.inf, tl.nan]))
@@ -220,7 +203,7 @@ def not_equal(x1: Operand, x2: Operand, /) -> AnyArray:
 
 
 def signbit(x: Operand, /) -> AnyArray:
-    """True where the sign bit is set, so for -0.0 too.
+    """True where the sign bit is set, also for -0.0.
 
     >>> import trellis as tl
     >>> tl.signbit(tl.asarray([-0.0, 0.0]))

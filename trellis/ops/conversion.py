@@ -1,4 +1,4 @@
-"""Bring data in, move it between frameworks, devices and dtypes, and get it out again."""
+"""Bring data in, move it between frameworks, devices and dtypes, and take it out again."""
 
 from __future__ import annotations
 
@@ -9,13 +9,17 @@ from typing import Any
 
 import numpy as np
 
-from trellis import dispatch, dtypes, tree
-from trellis.array import Array
-from trellis.dispatch import BACKENDS, SCALARS, UnknownOperand, call, interpreters, load, target
-from trellis.ops.arguments import optional_dtype
-from trellis.typing import AnyArray, DeviceLike, DTypeLike
+from trellis.core import dispatch, dtypes, tree
+from trellis.core.array import Array
+from trellis.core.dispatch import BACKENDS, SCALARS, UnknownOperand, call, interpreters, load, target
+from trellis.core.leaves import unwrap
+from trellis.core.typing import AnyArray, DeviceLike, DTypeLike
+from trellis.ops.arguments import check_fits, optional_dtype
 
-__all__ = ["asarray", "astype", "backends", "from_dlpack", "is_array", "to_backend", "to_device", "to_native", "to_numpy"]
+__all__ = [
+    "asarray", "astype", "backends", "from_dlpack", "is_array", "stop_gradient", "to_backend", "to_device", "to_native",
+    "to_numpy",
+]  # fmt: skip
 
 
 def asarray(
@@ -23,7 +27,7 @@ def asarray(
 ) -> Array:
     """A `tl.Array` of a number, a nest of numbers, any framework's array, or an object with a buffer.
 
-    An array stays on its framework, not copied, unless `backend`, `dtype`, `device` or `copy` ask for it.
+    An array stays on its framework and is not copied, unless `backend`, `dtype`, `device` or `copy` ask for it.
 
     >>> import trellis as tl
     >>> tl.asarray([1, 2, 3], dtype="float32")
@@ -36,17 +40,15 @@ def asarray(
 
 
 def native_array(obj: Any, dtype: dtypes.DType | None, device: Any, copy: bool | None, backend: str | None) -> AnyArray:
-    """What `asarray` wraps."""
-    data = obj._data if isinstance(obj, Array) else obj
+    """The native array that `asarray` wraps."""
+    data = unwrap(obj)
     source = _interpreter_of(data)
     if source is None:
         return _from_python(data, dtype, device, copy, target(backend))
     goal = source if backend is None else target(backend)
     if goal is not source:
         if copy is False:
-            raise ValueError(
-                f"asarray: copy=False, but bringing an array from {source.name} to {goal.name} may copy; use from_dlpack"
-            )
+            raise ValueError(f"asarray: copy=False, but {source.name} to {goal.name} may have to copy; use from_dlpack")
         return _bring(data, source, goal, dtype, device)
     return source.asarray(data, dtype=dtype, device=device, copy=copy)
 
@@ -61,12 +63,15 @@ def _interpreter_of(x: Any) -> Any:
 
 
 def _from_python(obj: Any, dtype: dtypes.DType | None, device: Any, copy: bool | None, goal: Any) -> AnyArray:
-    if copy is False and not hasattr(obj, "__buffer__") and not _has_buffer(obj):
+    if copy is False and not _has_buffer(obj):
         raise ValueError(f"asarray: copy=False, but a {type(obj).__name__} has to be copied into an array; use copy=None")
     if not isinstance(obj, (list, tuple, bool, int, float, complex)) and not _has_buffer(obj) and not hasattr(obj, "__array__"):
         raise TypeError(f"asarray: obj is a {type(obj).__name__}; expected a number, a nest of numbers, or an array")
-    weak = _is_python_data(obj)
+    weak = all(type(leaf) in (bool, int, float, complex) for leaf in _leaves(obj))  # the dtype is ours to choose
     if not weak:
+        for leaf in _leaves(obj):
+            if isinstance(leaf, np.ndarray):
+                interpreters[type(leaf)]  # raises for a subclass that is another kind of array
         obj = tree.map(lambda leaf: to_numpy(leaf) if is_array(leaf) else leaf, obj)
     try:
         value = np.asarray(obj, dtype=None if dtype is None or (dtype.kind != "u" and weak) else dtype.name)
@@ -81,15 +86,8 @@ def _from_python(obj: Any, dtype: dtypes.DType | None, device: Any, copy: bool |
     if weak and dtype is None:
         dtype = {"b": dtypes.bool, "f": dtypes.float32, "c": dtypes.complex64}.get(value.dtype.kind, goal.default_int())
     if weak and dtype is not None and dtype.kind in "iu" and value.dtype.kind in "iu" and value.size:
-        _check_range(value, dtype)
+        check_fits("asarray", dtype, int(value.min()), int(value.max()))
     return goal.from_numpy(value, dtype=dtype, device=device, copy=copy)
-
-
-def _check_range(value: np.ndarray[Any, Any], dtype: dtypes.DType) -> None:
-    low, high = dtypes.integer_range(dtype)
-    for extreme in (int(value.min()), int(value.max())):
-        if not low <= extreme <= high:
-            raise OverflowError(f"asarray: {extreme} does not fit in {dtype} ({low} to {high}); give a wider dtype")
 
 
 def _has_buffer(obj: Any) -> bool:
@@ -98,11 +96,6 @@ def _has_buffer(obj: Any) -> bool:
     except TypeError:
         return False
     return True
-
-
-def _is_python_data(obj: Any) -> bool:
-    """Whether a nest holds Python numbers only, whose dtype is ours to choose."""
-    return all(type(leaf) in (bool, int, float, complex) for leaf in _leaves(obj))
 
 
 def _leaves(obj: Any) -> Iterator[Any]:
@@ -130,19 +123,15 @@ def from_dlpack(x: Any, /, *, device: DeviceLike = None, copy: bool | None = Non
     >>> tl.from_dlpack(np.arange(3.0)).dtype
     trellis.float64
     """
-    return Array(native_from_dlpack(x, device, copy, backend))
-
-
-def native_from_dlpack(x: Any, device: Any, copy: bool | None, backend: str | None) -> AnyArray:
     if not hasattr(x, "__dlpack__"):
         raise TypeError(f"from_dlpack: x is a {type(x).__name__} without __dlpack__; use tl.asarray")
-    data = x._data if isinstance(x, Array) else x
+    data = unwrap(x)
     source = _interpreter_of(data)
     goal = source if source is not None and backend is None else target(backend)
     if goal is source:
-        return goal.asarray(data, dtype=None, device=device, copy=copy)
+        return Array(goal.asarray(data, dtype=None, device=device, copy=copy))
     # As an Array, whose __dlpack__ takes all of the standard's arguments; TensorFlow's own refuses dl_device and max_version.
-    return goal.from_dlpack(x if source is None else Array(data), device=device, copy=copy)
+    return Array(goal.from_dlpack(x if source is None else Array(data), device=device, copy=copy))
 
 
 def astype(x: AnyArray, dtype: DTypeLike, /, *, copy: bool = True, device: DeviceLike = None) -> AnyArray:
@@ -153,6 +142,18 @@ def astype(x: AnyArray, dtype: DTypeLike, /, *, copy: bool = True, device: Devic
     Array([ 1, -1], dtype=int32, backend='numpy', device='cpu')
     """
     return call("astype", x, dtype=dtypes.as_dtype(dtype), copy=copy, device=device)
+
+
+def stop_gradient(x: AnyArray, /, *, preserve_type: bool = True) -> AnyArray:
+    """The array as a constant: no gradient flows through it.
+
+    `preserve_type` keeps a torch Parameter or a tf.Variable one; without it they become plain arrays.
+
+    >>> import trellis as tl
+    >>> tl.grad(lambda x: x * tl.stop_gradient(x))(tl.asarray(3.0))
+    Array(3., dtype=float32, backend='numpy', device='cpu')
+    """
+    return call("stop_gradient", x, preserve_type=preserve_type)
 
 
 def to_device(x: AnyArray, device: DeviceLike, /) -> AnyArray:
@@ -175,11 +176,10 @@ def to_backend(x: Any, backend: str, /) -> Any:
     goal = load(backend)
 
     def bring(leaf: Any) -> Any:
-        data = leaf._data if isinstance(leaf, Array) else leaf
-        source = _interpreter_of(data)
+        source = _interpreter_of(unwrap(leaf))
         if source is None or source is goal:
             return leaf
-        moved = _bring(data, source, goal, None, None)
+        moved = _bring(unwrap(leaf), source, goal, None, None)
         return Array(moved) if isinstance(leaf, Array) else moved
 
     return tree.map(bring, x)
@@ -194,21 +194,20 @@ def to_numpy(x: Any, /) -> Any:
     """
 
     def convert(leaf: Any) -> Any:
-        data = leaf._data if isinstance(leaf, Array) else leaf
-        source = _interpreter_of(data)
-        return leaf if source is None else source.to_numpy(data)
+        source = _interpreter_of(unwrap(leaf))
+        return leaf if source is None else source.to_numpy(unwrap(leaf))
 
     return tree.map(convert, x)
 
 
 def to_native(x: Any, /) -> Any:
-    """The framework's own array inside a `tl.Array`, or inside every `tl.Array` of a nest; the rest stays.
+    """The framework's own array of a `tl.Array`, or of every `tl.Array` in a nest; other leaves stay.
 
     >>> import trellis as tl
     >>> tl.to_native(tl.ones(2))
     array([1., 1.], dtype=float32)
     """
-    return tree.map(lambda leaf: leaf._data if isinstance(leaf, Array) else leaf, x)
+    return tree.map(unwrap, x)
 
 
 def is_array(x: Any, /) -> bool:
@@ -223,7 +222,7 @@ def is_array(x: Any, /) -> bool:
 
 @dataclass(frozen=True)
 class BackendInfo:
-    """One backend: its name, whether it is installed, and its version. `devices` loads the framework."""
+    """A backend: its name, whether it is installed, and its version. Reading `devices` loads the framework."""
 
     name: str
     installed: bool
@@ -235,7 +234,7 @@ class BackendInfo:
 
 
 def backends() -> list[BackendInfo]:
-    """The backends that Trellis knows, with what is installed. Imports no framework.
+    """The backends of Trellis, and which of them are installed. The call imports no framework.
 
     >>> import trellis as tl
     >>> [b.name for b in tl.backends()]
@@ -256,3 +255,6 @@ def _backend_info(name: str) -> BackendInfo:
         except metadata.PackageNotFoundError:
             continue
     return BackendInfo(name, True, dispatch.load(name).version())
+
+
+SCALARS.as_array = asarray

@@ -5,41 +5,36 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from trellis import dtypes
-from trellis.array import Array
-from trellis.dispatch import call, target
+import numpy as np
+
+from trellis.core import dtypes
+from trellis.core.array import Array
+from trellis.core.dispatch import SCALARS, call, interpreters, target
+from trellis.core.leaves import unwrap
+from trellis.core.typing import AnyArray, DeviceLike, DTypeLike, Operand, Shape
 from trellis.ops import arguments
-from trellis.ops.arguments import integer, optional_dtype
-from trellis.typing import AnyArray, DeviceLike, DTypeLike, Operand, Shape
+from trellis.ops.arguments import check_fits, integer, optional_dtype
+from trellis.ops.conversion import is_array
 
-__all__ = [
-    "arange", "empty", "empty_like", "eye", "full", "full_like", "linspace", "ones", "ones_like", "zeros",
-    "zeros_like",
-]  # fmt: skip
+__all__ = ["arange", "empty", "empty_like", "eye", "full", "full_like", "linspace", "ones", "ones_like", "zeros", "zeros_like"]
 
 
-def create(op: str, backend: Any, dtype: Any, device: Any, default: str, **params: Any) -> AnyArray:
-    """Run a creation op on `backend`. Bound namespaces replace this function by one that returns native arrays."""
-    return Array(create_native(target(backend), op, dtype, device, default, params))
-
-
-def create_native(interpreter: Any, op: str, dtype: Any, device: Any, default: str, params: dict[str, Any]) -> AnyArray:
+def create(op: str, backend: str | None, dtype: DTypeLike, device: DeviceLike, default: str, **params: Any) -> Array:
+    """Run a creation op on `backend`; `default` names the dtype if none is given, "i" for the default integer."""
+    interpreter = target(backend)
     if dtype is None:
         dtype = interpreter.default_int() if default == "i" else dtypes.DTYPES[default]
     dtype = dtypes.as_dtype(dtype)
     if op == "arange" and dtype.kind in "iu":
         _check_ends(dtype, **params)
-    return getattr(interpreter, op)(dtype=dtype, device=device, **params)
+    return Array(getattr(interpreter, op)(dtype=dtype, device=device, **params))
 
 
 def _check_ends(dtype: dtypes.DType, start: Any, stop: Any, step: Any) -> None:
-    """Frameworks wrap numbers that do not fit in an integer dtype."""
     exact = all(isinstance(v, int) for v in (start, stop, step))
     count = -((start - stop) // step) if exact else math.ceil((stop - start) / step)
-    low, high = dtypes.integer_range(dtype)
-    for end in (start, start + (count - 1) * step) if count > 0 else ():
-        if not low <= int(end) <= high:
-            raise OverflowError(f"arange: {end} does not fit in {dtype} ({low} to {high}); ask for a wider dtype")
+    if count > 0:
+        check_fits("arange", dtype, int(start), int(start + (count - 1) * step))
 
 
 def zeros(shape: Shape, *, dtype: DTypeLike = None, device: DeviceLike = None, backend: str | None = None) -> AnyArray:
@@ -82,16 +77,27 @@ def full(
     >>> tl.full(2, 7)
     Array([7, 7], dtype=int64, backend='numpy', device='cpu')
     """
-    default = _default_for(fill_value)
-    return create("full", backend, dtype, device, default, shape=arguments.shape("full", shape), fill_value=fill_value)
+    value, default = _fill_value("full", fill_value, target(backend))
+    return create("full", backend, dtype, device, default, shape=arguments.shape("full", shape), fill_value=value)
 
 
-def _default_for(*values: Any) -> str:
-    if any(isinstance(v, complex) for v in values):
-        return "complex64"
-    if any(isinstance(v, float) for v in values):
-        return "float32"
-    return "bool" if all(isinstance(v, bool) for v in values) else "i"
+def _fill_value(op: str, value: Any, goal: Any) -> tuple[Any, str]:
+    """A Python number, or a 0-d array of the backend `goal`; and the name of the dtype that it asks for."""
+    value = unwrap(value)
+    value = value.item() if isinstance(value, np.generic) else value
+    source = interpreters[type(value)]
+    if source is SCALARS:
+        return value, {bool: "bool", float: "float32", complex: "complex64"}.get(type(value), "i")
+    if source.rank_of(value):
+        raise ValueError(f"{op}: fill_value has shape {source.shape_of(value)}; give one number, or use tl.broadcast_to")
+    return value if source is goal or source.level else source.item(value), source.dtype_of(value).name
+
+
+def _number(value: Any) -> Any:
+    """The Python number of a number of any type, or of a 0-d array."""
+    value = unwrap(value)
+    source = interpreters[type(value)]
+    return value if source is SCALARS else source.item(value)
 
 
 def arange(
@@ -104,26 +110,35 @@ def arange(
     >>> tl.arange(1, 7, 2)
     Array([1, 3, 5], dtype=int64, backend='numpy', device='cpu')
     """
+    start, stop, step = (_number(v) for v in (start, stop, step))
     if stop is None:
         start, stop = 0, start
     if step == 0:
         raise ValueError("arange: step=0 never reaches stop; use a step that is not zero")
+    if not math.isfinite((stop - start) / step):
+        raise ValueError(f"arange: from {start} to {stop} by {step} is not a finite number of steps")
     default = "float32" if any(isinstance(v, float) for v in (start, stop, step)) else "i"
     return create("arange", backend, dtype, device, default, start=start, stop=stop, step=step)
 
 
 def linspace(
     start: Operand, stop: Operand, /, num: int, *,
-    dtype: DTypeLike = None, device: DeviceLike = None, endpoint: bool = True, backend: str | None = None,
+    dtype: DTypeLike = None, device: DeviceLike = None, endpoint: bool = True, axis: int = 0, backend: str | None = None,
 ) -> AnyArray:  # fmt: skip
     """`num` evenly spaced numbers from `start` to `stop`, which is included unless `endpoint=False`.
+
+    The ends may be arrays, which broadcast; `axis` is where the new axis stands in the result.
 
     >>> import trellis as tl
     >>> tl.linspace(0, 1, 3)
     Array([0. , 0.5, 1. ], dtype=float32, backend='numpy', device='cpu')
     """
-    if integer("linspace", "num", num) < 0:
-        raise ValueError(f"linspace: num={num} is negative; it must be 0 or more")
+    num = integer("linspace", "num", num, 0)
+    start, stop = (v.item() if isinstance(v, np.generic) else v for v in (start, stop))
+    if backend is None and device is None and (is_array(start) or is_array(stop)):
+        place = integer("linspace", "axis", axis)
+        return call("linspace_between", start, stop, num=num, endpoint=endpoint, place=place, dtype=optional_dtype(dtype))
+    start, stop = _number(start), _number(stop)
     default = "complex64" if isinstance(start, complex) or isinstance(stop, complex) else "float32"
     return create("linspace", backend, dtype, device, default, start=start, stop=stop, num=num, endpoint=endpoint)
 
@@ -180,4 +195,6 @@ def full_like(x: AnyArray, /, fill_value: Operand, *, dtype: DTypeLike = None, d
     >>> tl.full_like(tl.asarray([1, 2]), 9)
     Array([9, 9], dtype=int64, backend='numpy', device='cpu')
     """
+    if isinstance(fill_value, np.generic):
+        fill_value = fill_value.item()
     return call("full_like", x, fill_value=fill_value, dtype=optional_dtype(dtype), device=device)

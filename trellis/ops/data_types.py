@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import functools
 import sys
 from dataclasses import dataclass
 from typing import Any
 
-from trellis import dtypes
-from trellis.array import Array
-from trellis.dispatch import BACKENDS, interpreters, load
-from trellis.dtypes import DType, as_dtype
-from trellis.typing import AnyArray, DTypeLike, Operand
+from trellis.core import dtypes
+from trellis.core.array import Array
+from trellis.core.dispatch import BACKENDS, interpreters, load
+from trellis.core.dtypes import DType, as_dtype
+from trellis.core.typing import AnyArray, DTypeLike, Operand
 
 __all__ = ["can_cast", "finfo", "iinfo", "isdtype", "result_type"]
 
@@ -62,8 +61,7 @@ def result_type(*arrays_and_dtypes: Operand | DTypeLike) -> Any:
     if all(type(x) is not DType for x in items):
         raise ValueError("result_type: Python numbers alone have no dtype; give at least one array or dtype")
     default_int = load(home).default_int() if home else dtypes.int64
-    found = dtypes.common_dtype(items, default_int)
-    return load(home).native_dtype(found) if home else found
+    return _named(dtypes.common_dtype(items, default_int), home)
 
 
 def _describe(x: Any) -> tuple[DType, str | None]:
@@ -125,16 +123,10 @@ def finfo(type: DTypeLike | AnyArray, /) -> FloatInfo:
     dtype, home = _describe(type)
     if dtype.kind not in "fc":
         raise TypeError(f"finfo: expected a floating-point dtype, got {dtype}; use tl.iinfo for integers")
-    return _finfo(dtypes.real_of(dtype), home)
-
-
-@functools.cache
-def _finfo(dtype: DType, home: str | None) -> FloatInfo:
+    dtype = dtypes.real_of(dtype)
     mantissa, exponent = _FLOATS[dtype.name]
     largest = (2 - 2.0**-mantissa) * 2.0 ** (1 - exponent)
-    return FloatInfo(
-        dtype.bits, 2.0**-mantissa, largest, -largest, 2.0**exponent, load(home).native_dtype(dtype) if home else dtype
-    )
+    return FloatInfo(dtype.bits, 2.0**-mantissa, largest, -largest, 2.0**exponent, _named(dtype, home))
 
 
 def iinfo(type: DTypeLike | AnyArray, /) -> IntInfo:
@@ -148,4 +140,9 @@ def iinfo(type: DTypeLike | AnyArray, /) -> IntInfo:
     if dtype.kind not in "iu":
         raise TypeError(f"iinfo: expected an integer dtype, got {dtype}; use tl.finfo for floats")
     low, high = dtypes.integer_range(dtype)
-    return IntInfo(dtype.bits, high, low, load(home).native_dtype(dtype) if home else dtype)
+    return IntInfo(dtype.bits, high, low, _named(dtype, home))
+
+
+def _named(dtype: DType, home: str | None) -> Any:
+    """A dtype as the framework `home` names it."""
+    return load(home).native_dtype(dtype) if home else dtype

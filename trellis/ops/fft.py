@@ -3,35 +3,51 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
-from trellis.dispatch import call
+from trellis.core.dispatch import call
+from trellis.core.typing import AnyArray, DeviceLike, DTypeLike
 from trellis.ops.arguments import axes as as_axes, choice, integer, one_axis
 from trellis.ops.creation import create
-from trellis.typing import AnyArray, DeviceLike, DTypeLike
+from trellis.ops.shapes import shape_of
 
 __all__ = [
     "fft", "fftfreq", "fftn", "fftshift", "hfft", "ifft", "ifftn", "ifftshift", "ihfft", "irfft", "irfftn", "rfft",
     "rfftfreq", "rfftn",
 ]  # fmt: skip
 
+Ints = Sequence[int] | None
 _NORMS = ("backward", "ortho", "forward")
 
 
 def _one(op: str, x: AnyArray, n: int | None, axis: int, norm: str) -> AnyArray:
-    if n is not None and integer(op, "n", n) < 1:
-        raise ValueError(f"{op}: n={n} must be 1 or more")
-    return call(op, x, n=n, axis=one_axis(op, axis), norm=choice(op, "norm", norm, _NORMS))
+    points, along = None if n is None else integer(op, "n", n, 1), one_axis(op, axis)
+    _check_points(op, x, (points,), (along,))
+    return call(op, x, n=points, axis=along, norm=choice(op, "norm", norm, _NORMS))
 
 
-def _many(op: str, x: AnyArray, s: Sequence[int] | None, axes: Sequence[int] | None, norm: str) -> AnyArray:
-    sizes: Any = None if s is None else tuple(integer(op, "s", n) for n in s)
-    if sizes is not None and any(n < 1 for n in sizes):
-        raise ValueError(f"{op}: s={s!r} must hold sizes of 1 or more")
-    along: Any = None if axes is None else tuple(integer(op, "axes", a) for a in axes)
+def _many(op: str, x: AnyArray, s: Ints, axes: Ints, norm: str) -> AnyArray:
+    sizes = None if s is None else tuple(integer(op, "s", n, 1) for n in s)
+    along = None if axes is None else tuple(integer(op, "axes", a) for a in axes)
     if sizes is not None and along is not None and len(sizes) != len(along):
         raise ValueError(f"{op}: s={s!r} and axes={axes!r} have different lengths")
+    _check_points(op, x, sizes, along)
     return call(op, x, s=sizes, axes=along, norm=choice(op, "norm", norm, _NORMS))
+
+
+def _check_points(op: str, x: AnyArray, sizes: Sequence[int | None] | None, axes: Sequence[int] | None) -> None:
+    """ValueError for a transform of no points. `call` names an axis that is out of range."""
+    shape = shape_of(x)
+    if shape is None:
+        return  # a Container
+    sizes = [None] * len(shape if axes is None else axes) if sizes is None else sizes
+    along = range(-len(sizes), 0) if axes is None else axes
+    if op in ("irfftn", "rfftn") and not along:
+        raise ValueError(f"{op}: there is no axis to transform; x has shape {shape}, axes is {axes}")
+    for i, (n, axis) in enumerate(zip(sizes, along)):
+        if n is None and -len(shape) <= axis < len(shape) and shape[axis] is not None:
+            halved = op in ("hfft", "irfft", "irfftn") and i == len(sizes) - 1
+            if shape[axis] < 1 + halved:
+                raise ValueError(f"{op}: a transform of 0 points does not exist; every transformed axis needs 1 or more")
 
 
 def fft(x: AnyArray, /, *, n: int | None = None, axis: int = -1, norm: str = "backward") -> AnyArray:
@@ -55,7 +71,7 @@ def ifft(x: AnyArray, /, *, n: int | None = None, axis: int = -1, norm: str = "b
 
 
 def rfft(x: AnyArray, /, *, n: int | None = None, axis: int = -1, norm: str = "backward") -> AnyArray:
-    """Transform of real input: the n // 2 + 1 points that determine the rest.
+    """Transform of real input: the first n // 2 + 1 points, which determine the others.
 
     >>> import trellis as tl
     >>> tl.fft.rfft(tl.ones(6)).shape
@@ -75,7 +91,7 @@ def irfft(x: AnyArray, /, *, n: int | None = None, axis: int = -1, norm: str = "
 
 
 def hfft(x: AnyArray, /, *, n: int | None = None, axis: int = -1, norm: str = "backward") -> AnyArray:
-    """Transform of a signal with Hermitian symmetry, of which half is given; real output.
+    """Transform of a signal with Hermitian symmetry. `x` is one half of the signal, the output is real.
 
     >>> import trellis as tl
     >>> tl.fft.hfft(tl.ones(4)).dtype
@@ -94,9 +110,7 @@ def ihfft(x: AnyArray, /, *, n: int | None = None, axis: int = -1, norm: str = "
     return _one("ihfft", x, n, axis, norm)
 
 
-def fftn(
-    x: AnyArray, /, *, s: Sequence[int] | None = None, axes: Sequence[int] | None = None, norm: str = "backward"
-) -> AnyArray:
+def fftn(x: AnyArray, /, *, s: Ints = None, axes: Ints = None, norm: str = "backward") -> AnyArray:
     """Transform along several axes, by default all.
 
     >>> import trellis as tl
@@ -106,9 +120,7 @@ def fftn(
     return _many("fftn", x, s, axes, norm)
 
 
-def ifftn(
-    x: AnyArray, /, *, s: Sequence[int] | None = None, axes: Sequence[int] | None = None, norm: str = "backward"
-) -> AnyArray:
+def ifftn(x: AnyArray, /, *, s: Ints = None, axes: Ints = None, norm: str = "backward") -> AnyArray:
     """Inverse of `fftn`.
 
     >>> import trellis as tl
@@ -118,9 +130,7 @@ def ifftn(
     return _many("ifftn", x, s, axes, norm)
 
 
-def rfftn(
-    x: AnyArray, /, *, s: Sequence[int] | None = None, axes: Sequence[int] | None = None, norm: str = "backward"
-) -> AnyArray:
+def rfftn(x: AnyArray, /, *, s: Ints = None, axes: Ints = None, norm: str = "backward") -> AnyArray:
     """Transform of real input along several axes; the last is halved as in `rfft`.
 
     >>> import trellis as tl
@@ -130,9 +140,7 @@ def rfftn(
     return _many("rfftn", x, s, axes, norm)
 
 
-def irfftn(
-    x: AnyArray, /, *, s: Sequence[int] | None = None, axes: Sequence[int] | None = None, norm: str = "backward"
-) -> AnyArray:
+def irfftn(x: AnyArray, /, *, s: Ints = None, axes: Ints = None, norm: str = "backward") -> AnyArray:
     """Inverse of `rfftn`; real output.
 
     >>> import trellis as tl
@@ -171,7 +179,7 @@ def fftfreq(
     >>> tl.fft.fftfreq(4)
     Array([ 0.  ,  0.25, -0.5 , -0.25], dtype=float32, backend='numpy', device='cpu')
     """
-    return create("fftfreq", backend, dtype, device, "float32", n=integer("fftfreq", "n", n), d=d)
+    return create("fftfreq", backend, dtype, device, "float32", n=integer("fftfreq", "n", n, 1), d=d)
 
 
 def rfftfreq(
@@ -183,4 +191,4 @@ def rfftfreq(
     >>> tl.fft.rfftfreq(4)
     Array([0.  , 0.25, 0.5 ], dtype=float32, backend='numpy', device='cpu')
     """
-    return create("rfftfreq", backend, dtype, device, "float32", n=integer("rfftfreq", "n", n), d=d)
+    return create("rfftfreq", backend, dtype, device, "float32", n=integer("rfftfreq", "n", n, 1), d=d)

@@ -2,25 +2,18 @@
 
 from __future__ import annotations
 
-import operator
 from typing import Any
 
-import numpy as np
-
-from trellis import dtypes
-from trellis.dispatch import call, interpreters
+from trellis.core.dispatch import call, interpreters
+from trellis.core.indexing import canonical_key
+from trellis.core.typing import AnyArray, Operand
 from trellis.ops.arguments import axes, choice, integer, one_axis
-from trellis.typing import AnyArray, Operand
 
-__all__ = [
-    "at", "gather", "scatter", "segment_max", "segment_min", "segment_sum", "take", "take_along_axis",
-]  # fmt: skip
-
-ARRAY = "array"  # stands in a canonical key for an index array, which travels as an operand
+__all__ = ["at", "gather", "scatter", "segment_max", "segment_min", "segment_sum", "take", "take_along_axis"]
 
 
 def take(x: AnyArray, indices: AnyArray, /, *, axis: int | None = None) -> AnyArray:
-    """Elements of `x` at `indices` along `axis` (may be left out for 1-d); negative indices count from the end.
+    """Elements of `x` at `indices` along `axis`, which is optional for 1-d arrays; negative indices count from the end.
 
     >>> import trellis as tl
     >>> tl.take(tl.asarray([10, 20, 30]), tl.asarray([2, 0]))
@@ -30,7 +23,7 @@ def take(x: AnyArray, indices: AnyArray, /, *, axis: int | None = None) -> AnyAr
 
 
 def take_along_axis(x: AnyArray, indices: AnyArray, /, *, axis: int = -1) -> AnyArray:
-    """Elements of `x` at `indices`, which has the same number of axes, along `axis`: what `argsort` and `argmax` return.
+    """Elements of `x` at `indices` along `axis`. `indices` has as many axes as `x`, like the results of `argsort`.
 
     >>> import trellis as tl
     >>> tl.take_along_axis(tl.asarray([[3, 1]]), tl.asarray([[1, 0]]), axis=1)
@@ -69,7 +62,7 @@ def segment_sum(x: AnyArray, segment_ids: AnyArray, /, *, num_segments: int | No
     >>> tl.segment_sum(tl.asarray([1.0, 2.0, 3.0]), tl.asarray([0, 1, 0]), num_segments=2)
     Array([4., 2.], dtype=float32, backend='numpy', device='cpu')
     """
-    return call("segment_sum", x, segment_ids, num_segments=num_segments)
+    return call("segment_sum", x, segment_ids, num_segments=_segments("segment_sum", num_segments))
 
 
 def segment_max(x: AnyArray, segment_ids: AnyArray, /, *, num_segments: int | None = None) -> AnyArray:
@@ -79,7 +72,7 @@ def segment_max(x: AnyArray, segment_ids: AnyArray, /, *, num_segments: int | No
     >>> tl.segment_max(tl.asarray([1.0, 2.0, 3.0]), tl.asarray([0, 1, 0]), num_segments=2)
     Array([3., 2.], dtype=float32, backend='numpy', device='cpu')
     """
-    return call("segment_max", x, segment_ids, num_segments=num_segments)
+    return call("segment_max", x, segment_ids, num_segments=_segments("segment_max", num_segments))
 
 
 def segment_min(x: AnyArray, segment_ids: AnyArray, /, *, num_segments: int | None = None) -> AnyArray:
@@ -89,7 +82,11 @@ def segment_min(x: AnyArray, segment_ids: AnyArray, /, *, num_segments: int | No
     >>> tl.segment_min(tl.asarray([1.0, 2.0, 3.0]), tl.asarray([0, 1, 0]), num_segments=2)
     Array([1., 2.], dtype=float32, backend='numpy', device='cpu')
     """
-    return call("segment_min", x, segment_ids, num_segments=num_segments)
+    return call("segment_min", x, segment_ids, num_segments=_segments("segment_min", num_segments))
+
+
+def _segments(op: str, count: int | None) -> int | None:
+    return None if count is None else integer(op, "num_segments", count, 0)
 
 
 def getitem(x: AnyArray, key: Any, /) -> AnyArray:
@@ -105,9 +102,9 @@ def setitem(x: AnyArray, key: Any, value: Operand, /) -> AnyArray:
 
 
 class at:
-    """Updates that leave `x` as it was: `tl.at(x)[key].set(value)` returns a new array; `add`, `multiply`, `min`, `max` alike.
+    """Updates that do not change `x`: `tl.at(x)[key].set(value)` returns a new array, and so do `add`, `multiply`, `min`, `max`.
 
-    Indices that occur more than once count each time (but for `set`). Works under jit and is differentiable.
+    An index that occurs several times counts each time, except in `set`. Updates compile and have gradients.
 
     >>> import trellis as tl
     >>> tl.at(tl.zeros(3))[1:].add(2.0)
@@ -146,91 +143,3 @@ class at:
 
     def max(self, value: Operand) -> AnyArray:
         return self._update(value, "max")
-
-
-def canonical_key(x: AnyArray, key: Any) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
-    """The static part of an index and its arrays: ints (in range, counted from the front), slices, None, and ARRAY.
-
-    Ellipsis and missing axes become full slices, so a backend meets one form only.
-    """
-    shape = interpreters[type(x)].shape_of(x)
-    if shape is None:
-        raise TypeError("x[key]: a Container is not an array; index its leaves")
-    given = key if type(key) is tuple else (key,)
-    if len(given) == len(shape):  # x[i, j] is the common case in a loop
-        places = []
-        for index, size in zip(given, shape):
-            if type(index) is not int or size is None or not -size <= index < size:
-                break
-            places.append(index if index >= 0 else index + size)
-        else:
-            return tuple(places), ()
-    entries = [_entry(x, e) for e in given]
-    used = sum(width for _, width in entries)
-    dots = [i for i, (e, _) in enumerate(entries) if e is Ellipsis]
-    if len(dots) > 1:
-        raise IndexError("x[key]: the key has more than one Ellipsis; one is enough")
-    if used > len(shape):
-        raise IndexError(f"x[key]: the key has {used} indices, but the array has {len(shape)} dimensions, shape {shape}")
-    fill: list[tuple[Any, int]] = [(slice(None), 1)] * (len(shape) - used)
-    position = dots[0] if dots else len(entries)
-    entries[position : position + 1] = fill
-    spec, arrays, axis = [], [], 0
-    for entry, width in entries:
-        if entry is None or isinstance(entry, slice):
-            spec.append(entry)
-        elif isinstance(entry, int):
-            spec.append(_in_range(entry, axis, shape))
-        else:
-            spec.append(ARRAY)
-            arrays.append(_fitting_mask(entry, axis, width, shape))
-        axis += width
-    return tuple(spec), tuple(arrays)
-
-
-def _entry(x: AnyArray, entry: Any) -> tuple[Any, int]:
-    """One entry of a key, and how many axes of `x` it uses up."""
-    if entry is None or entry is Ellipsis:
-        return entry, 0
-    if isinstance(entry, slice):
-        return slice(*(_slice_part(part) for part in (entry.start, entry.stop, entry.step))), 1
-    if isinstance(entry, (int, np.integer)) and not isinstance(entry, bool):
-        return int(entry), 1
-    if isinstance(entry, (bool, np.bool_, list)):
-        entry = interpreters[type(x)].constant(np.asarray(entry, dtype=None if entry != [] else np.int64), like=x)
-    interpreter = interpreters[type(entry)]
-    dtype = interpreter.dtype_of(entry)
-    if dtype is dtypes.bool:
-        return entry, interpreter.rank_of(entry)
-    if dtype.kind not in "iu":
-        raise IndexError(f"x[key]: an index array must have an integer or bool dtype, got {dtype}; cast it with tl.astype")
-    return entry, 1
-
-
-def _slice_part(part: Any) -> int | None:
-    if part is None or type(part) is int:
-        return part
-    try:
-        return operator.index(part)
-    except TypeError:
-        raise IndexError(f"x[key]: a slice takes integers or None, got {part!r}") from None
-
-
-def _in_range(index: int, axis: int, shape: tuple[int | None, ...]) -> int:
-    size = shape[axis]
-    if size is None:
-        return index
-    if not -size <= index < size:
-        raise IndexError(f"x[key]: index {index} is out of range for axis {axis} with size {size}")
-    return index + size if index < 0 else index
-
-
-def _fitting_mask(index: Any, axis: int, width: int, shape: tuple[int | None, ...]) -> Any:
-    interpreter = interpreters[type(index)]
-    if interpreter.dtype_of(index) is dtypes.bool:
-        expected, given = shape[axis : axis + width], interpreter.shape_of(index)
-        if any(e != g and g != 0 for e, g in zip(expected, given) if e is not None and g is not None):
-            raise IndexError(f"x[key]: a bool mask of shape {given} does not fit axes of shape {expected}")
-        if 0 in given and expected != given:  # the standard lets an empty mask fit any axes
-            return interpreter.constant(np.zeros(tuple(n or 0 for n in expected), dtype=np.bool_), like=index)
-    return index

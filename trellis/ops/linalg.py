@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from trellis.dispatch import call, find, interpreters
+from trellis.core.dispatch import call, find, interpreters
+from trellis.core.typing import AnyArray, Axis, DTypeLike
 from trellis.ops.arguments import axes as as_axes, choice, integer, one_axis, optional_dtype
-from trellis.typing import AnyArray, Axis, DTypeLike
 
 __all__ = [
     "cholesky", "cross", "det", "diagonal", "eig", "eigh", "eigvals", "eigvalsh", "expm", "inv", "logm", "lstsq", "matmul",
@@ -70,7 +70,7 @@ def matrix_transpose(x: AnyArray, /) -> AnyArray:
 
 
 def tensordot(x1: AnyArray, x2: AnyArray, /, *, axes: int | tuple[Sequence[int], Sequence[int]] = 2) -> AnyArray:
-    """Sum products over the last `axes` axes of `x1` and the first of `x2`, or over the two given lists of axes.
+    """Sum of products over the last `axes` axes of `x1` and the first `axes` of `x2`, or over two lists of axes.
 
     >>> import trellis as tl
     >>> tl.tensordot(tl.ones((2, 3)), tl.ones((3, 4)), axes=1).shape
@@ -82,7 +82,7 @@ def tensordot(x1: AnyArray, x2: AnyArray, /, *, axes: int | tuple[Sequence[int],
         return call("tensordot", x1, x2, axes=axes)
     first, second = (tuple(integer("tensordot", "axes", a) for a in side) for side in axes)
     if len(first) != len(second):
-        raise ValueError(f"tensordot: axes={axes!r} names {len(first)} axes of x1 and {len(second)} of x2; they must be as many")
+        raise ValueError(f"tensordot: axes={axes!r} names {len(first)} axes of x1 and {len(second)} of x2; give as many of both")
     return call("tensordot", x1, x2, axes=(first, second))
 
 
@@ -148,7 +148,7 @@ def det(x: AnyArray, /) -> AnyArray:
 
 
 def slogdet(x: AnyArray, /) -> SlogdetResult:
-    """Sign and logarithm of the absolute value of the determinant.
+    """(sign, log(|det(x)|)) of each square matrix.
 
     >>> import trellis as tl
     >>> tl.linalg.slogdet(tl.asarray([[-1.0, 0.0], [0.0, 1.0]])).sign
@@ -169,7 +169,7 @@ def inv(x: AnyArray, /) -> AnyArray:
 
 
 def pinv(x: AnyArray, /, *, rtol: float | AnyArray | None = None) -> AnyArray:
-    """Moore-Penrose inverse; singular values below rtol * largest count as zero.
+    """Moore-Penrose inverse; singular values below rtol * the largest one count as zero.
 
     >>> import trellis as tl
     >>> tl.linalg.pinv(tl.asarray([[2.0], [0.0]]))
@@ -179,7 +179,7 @@ def pinv(x: AnyArray, /, *, rtol: float | AnyArray | None = None) -> AnyArray:
 
 
 def solve(x1: AnyArray, x2: AnyArray, /) -> AnyArray:
-    """Solve x1 @ y = x2; `x2` is a vector if it is 1-d, else (a batch of) matrices. LinAlgError if singular.
+    """The solution y of x1 @ y = x2; a 1-d `x2` is a vector, else it holds matrices. LinAlgError if `x1` is singular.
 
     >>> import trellis as tl
     >>> tl.linalg.solve(tl.asarray([[2.0, 0.0], [0.0, 4.0]]), tl.asarray([2.0, 2.0]))
@@ -191,7 +191,7 @@ def solve(x1: AnyArray, x2: AnyArray, /) -> AnyArray:
 def solve_triangular(
     x1: AnyArray, x2: AnyArray, /, *, lower: bool = False, trans: str = "N", unit_diagonal: bool = False
 ) -> AnyArray:
-    """Solve x1 @ y = x2 for a triangular `x1`, of which the other half is not read.
+    """The solution y of x1 @ y = x2 for a triangular `x1`; its other half is not read.
 
     `trans` "T" or "C" solves with its transpose or conjugate transpose.
 
@@ -204,7 +204,7 @@ def solve_triangular(
 
 
 def lstsq(x1: AnyArray, x2: AnyArray, /, *, rtol: float | None = None) -> LstsqResult:
-    """Least-squares solution of x1 @ y = x2 with the smallest norm, residual sums, rank, and singular values of `x1`.
+    """The least-squares solution y of x1 @ y = x2 with the smallest norm, residual sums, and rank and singular values of `x1`.
 
     >>> import trellis as tl
     >>> tl.linalg.lstsq(tl.asarray([[1.0], [1.0]]), tl.asarray([[1.0], [3.0]])).solution
@@ -214,7 +214,7 @@ def lstsq(x1: AnyArray, x2: AnyArray, /, *, rtol: float | None = None) -> LstsqR
 
 
 def cholesky(x: AnyArray, /, *, upper: bool = False) -> AnyArray:
-    """Cholesky factor L of L @ L^H = x (or U of U^H @ U with `upper`); LinAlgError if not positive definite.
+    """L with L @ L^H = x, or with `upper` U with U^H @ U = x; LinAlgError if x is not positive definite.
 
     >>> import trellis as tl
     >>> tl.linalg.cholesky(tl.asarray([[4.0, 2.0], [2.0, 5.0]]))
@@ -306,7 +306,7 @@ def matrix_norm(x: AnyArray, /, *, keepdims: bool = False, ord: Any = "fro") -> 
 
 
 def vector_norm(x: AnyArray, /, *, axis: Axis = None, keepdims: bool = False, ord: float = 2) -> AnyArray:
-    """The `ord`-norm of vectors along `axis`, of the flattened array without `axis`.
+    """sum(|x|**ord) ** (1/ord) along `axis`; without `axis`, of the flattened array.
 
     >>> import trellis as tl
     >>> tl.linalg.vector_norm(tl.asarray([3.0, 4.0]))
@@ -316,7 +316,7 @@ def vector_norm(x: AnyArray, /, *, axis: Axis = None, keepdims: bool = False, or
 
 
 def matrix_power(x: AnyArray, n: int, /) -> AnyArray:
-    """Each square matrix multiplied by itself n times; a negative `n` inverts.
+    """The n-th power of each square matrix; a negative `n` inverts.
 
     >>> import trellis as tl
     >>> tl.linalg.matrix_power(tl.asarray([[1.0, 1.0], [0.0, 1.0]]), 3)
@@ -327,7 +327,7 @@ def matrix_power(x: AnyArray, n: int, /) -> AnyArray:
 
 
 def matrix_rank(x: AnyArray, /, *, rtol: float | AnyArray | None = None) -> AnyArray:
-    """Number of singular values above rtol * largest.
+    """The number of singular values above rtol * the largest one.
 
     >>> import trellis as tl
     >>> tl.linalg.matrix_rank(tl.ones((2, 2)))
@@ -348,7 +348,7 @@ def expm(x: AnyArray, /) -> AnyArray:
 
 
 def sqrtm(x: AnyArray, /) -> AnyArray:
-    """Principal square root of each square matrix; NaN where a real matrix has none (pass it as complex).
+    """Principal square root of each square matrix. It is NaN if a real matrix has no real root; pass a complex matrix then.
 
     >>> import trellis as tl
     >>> tl.linalg.sqrtm(tl.eye(2)).shape
@@ -358,7 +358,7 @@ def sqrtm(x: AnyArray, /) -> AnyArray:
 
 
 def logm(x: AnyArray, /) -> AnyArray:
-    """Principal logarithm of each square matrix; NaN where a real matrix has none (pass it as complex).
+    """Principal logarithm of each square matrix. It is NaN if a real matrix has no real one; pass a complex matrix then.
 
     >>> import trellis as tl
     >>> tl.linalg.logm(tl.eye(2)).shape

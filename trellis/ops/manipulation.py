@@ -5,10 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from trellis.dispatch import call, diagnose, interpreters
+import numpy as np
+
+from trellis.core import errors
+from trellis.core.dispatch import call, diagnose, interpreters
+from trellis.core.shapes import broadcast_shapes
+from trellis.core.typing import AnyArray, Axis, Operand, Shape
 from trellis.ops import arguments
-from trellis.ops.arguments import axes, choice, integer, one_axis
-from trellis.typing import AnyArray, Axis, Operand, Shape
+from trellis.ops.arguments import axes, axis_tuple, choice, integer, one_axis
+from trellis.ops.shapes import shape_of
 
 __all__ = [
     "broadcast_arrays", "broadcast_shapes", "broadcast_to", "concat", "diag", "expand_dims", "flip", "kron", "meshgrid",
@@ -50,23 +55,20 @@ def moveaxis(x: AnyArray, source: int | Sequence[int], destination: int | Sequen
     >>> tl.moveaxis(tl.zeros((2, 3, 4)), 0, -1).shape
     (3, 4, 2)
     """
-    moved, to = axes("moveaxis", source, "source"), axes("moveaxis", destination, "destination")
-    source_axes = (moved,) if isinstance(moved, int) else tuple(moved or ())
-    destination_axes = (to,) if isinstance(to, int) else tuple(to or ())
-    if len(source_axes) != len(destination_axes):
+    moved, to = axis_tuple("moveaxis", source, "source"), axis_tuple("moveaxis", destination, "destination")
+    if len(moved) != len(to):
         raise ValueError(f"moveaxis: source={source!r} and destination={destination!r} have different lengths")
-    return call("moveaxis", x, source=source_axes, destination=destination_axes)
+    return call("moveaxis", x, source=moved, destination=to)
 
 
 def expand_dims(x: AnyArray, /, axis: int | Sequence[int]) -> AnyArray:
-    """Insert axes of size 1 at the given positions of the result.
+    """Insert axes of size 1; `axis` counts the axes of the result.
 
     >>> import trellis as tl
     >>> tl.expand_dims(tl.zeros((2, 3)), (0, -1)).shape
     (1, 2, 3, 1)
     """
-    positions = axes("expand_dims", axis)
-    return call("expand_dims", x, axis=(positions,) if isinstance(positions, int) else positions)
+    return call("expand_dims", x, axis=axis_tuple("expand_dims", axis))
 
 
 def squeeze(x: AnyArray, /, axis: int | Sequence[int]) -> AnyArray:
@@ -76,8 +78,7 @@ def squeeze(x: AnyArray, /, axis: int | Sequence[int]) -> AnyArray:
     >>> tl.squeeze(tl.zeros((1, 3)), 0).shape
     (3,)
     """
-    positions = axes("squeeze", axis)
-    return call("squeeze", x, axis=(positions,) if isinstance(positions, int) else positions)
+    return call("squeeze", x, axis=axis_tuple("squeeze", axis))
 
 
 def broadcast_to(x: AnyArray, /, shape: Shape) -> AnyArray:
@@ -99,27 +100,6 @@ def broadcast_arrays(*arrays: AnyArray) -> tuple[AnyArray, ...]:
     [(3, 2), (3, 2)]
     """
     return call("broadcast_arrays", *arguments.arrays("broadcast_arrays", arrays))
-
-
-def broadcast_shapes(*shapes: tuple[int | None, ...]) -> tuple[int | None, ...]:
-    """The shape that arrays of the given shapes broadcast to.
-
-    >>> import trellis as tl
-    >>> tl.broadcast_shapes((3, 1), (2,))
-    (3, 2)
-    """
-    result: list[int | None] = [1] * max([0, *[len(shape) for shape in shapes]])
-    for shape in shapes:
-        for i, size in enumerate(reversed(shape), 1):
-            known = result[-i]
-            if size == 1 or size == known:
-                continue
-            if known != 1 and known is not None and size is not None:
-                raise ValueError(
-                    f"broadcast_shapes: {' and '.join(map(str, shapes))} do not broadcast: {known} and {size} at axis {-i}"
-                )
-            result[-i] = size if known == 1 else known if size is None else size
-    return tuple(result)
 
 
 def concat(arrays: Sequence[AnyArray], /, *, axis: int | None = 0) -> AnyArray:
@@ -164,7 +144,7 @@ def flip(x: AnyArray, /, *, axis: Axis = None) -> AnyArray:
 
 
 def roll(x: AnyArray, /, shift: int | Sequence[int], *, axis: Axis = None) -> AnyArray:
-    """Shift elements along `axis`; what leaves at one end comes in at the other. Without `axis`, `x` is shifted as if flat.
+    """Shift elements along `axis`; those that leave at one end come in at the other. Without `axis`, `x` shifts as if flat.
 
     >>> import trellis as tl
     >>> tl.roll(tl.arange(4), 1)
@@ -191,19 +171,24 @@ def tile(x: AnyArray, repetitions: Sequence[int], /) -> AnyArray:
 
 
 def repeat(x: AnyArray, repeats: int | AnyArray, /, *, axis: int | None = None) -> AnyArray:
-    """Repeat each element `repeats` times along `axis`; without `axis`, of the flattened array.
+    """Repeat each element `repeats` times along `axis`; without `axis`, the elements of the flattened array.
 
     >>> import trellis as tl
     >>> tl.repeat(tl.asarray([1, 2]), 2)
     Array([1, 1, 2, 2], dtype=int64, backend='numpy', device='cpu')
     """
-    if isinstance(repeats, int) and repeats < 0:
-        raise ValueError(f"repeat: repeats={repeats} is negative; it must be 0 or more")
+    repeats = repeats.item() if isinstance(repeats, np.generic) else repeats
+    if isinstance(repeats, (int, float)):
+        repeats = integer("repeat", "repeats", repeats)
+        if repeats < 0:
+            raise ValueError(f"repeat: repeats={repeats} is negative; it must be 0 or more")
+    elif repeats is not None and (dtype := interpreters[type(repeats)].dtype_of(repeats)) is not None and dtype.kind not in "biu":
+        raise errors.not_integer("repeat", dtype)
     return call("repeat", x, repeats, axis=axes("repeat", axis))
 
 
 def meshgrid(*arrays: AnyArray, indexing: str = "xy") -> tuple[AnyArray, ...]:
-    """Coordinate matrices of 1-d coordinate arrays; `indexing` "xy" swaps the first two axes, "ij" does not.
+    """Coordinate matrices from 1-d coordinate arrays; `indexing` "xy" swaps the first two axes, "ij" does not.
 
     >>> import trellis as tl
     >>> tl.meshgrid(tl.arange(2), tl.arange(3), indexing="ij")[0]
@@ -238,13 +223,16 @@ def triu(x: AnyArray, /, *, k: int = 0) -> AnyArray:
 
 
 def diag(x: AnyArray, /, *, k: int = 0) -> AnyArray:
-    """A 1-d array as the diagonal `k` of a square matrix; of a matrix, its diagonal `k`.
+    """A square matrix with a 1-d array as its diagonal `k`; for a matrix, its diagonal `k`.
 
     >>> import trellis as tl
     >>> tl.diag(tl.asarray([1, 2]))
     Array([[1, 0],
            [0, 2]], dtype=int64, backend='numpy', device='cpu')
     """
+    shape = shape_of(x)
+    if shape is not None and len(shape) not in (1, 2):
+        raise ValueError(f"diag: expected 1 or 2 dimensions, got shape {shape}; use tl.linalg.diagonal for a batch")
     return call("diag", x, k=integer("diag", "k", k))
 
 
@@ -260,7 +248,7 @@ def kron(x1: AnyArray, x2: AnyArray, /) -> AnyArray:
 
 
 def pad(x: AnyArray, pad_width: Any, /, *, mode: str = "constant", constant_values: Operand = 0) -> AnyArray:
-    """Pad with (before, after) elements per axis; `pad_width` is an int, a pair for all axes, or a pair an axis.
+    """Pad with (before, after) elements per axis; `pad_width` is an int, a pair for all axes, or a pair per axis.
 
     `mode`: "constant", "reflect" (without the edge), "symmetric" (with the edge), "edge" or "wrap".
 
@@ -272,18 +260,15 @@ def pad(x: AnyArray, pad_width: Any, /, *, mode: str = "constant", constant_valu
     return call("pad", x, pad_width=_pad_width(x, pad_width), mode=mode, constant_values=constant_values)
 
 
-def _pad_width(x: AnyArray, pad_width: Any) -> Any:
-    """A pair for each axis. A Container's leaves differ in rank: there, an int or one pair stays as it is."""
-    ndim = arguments.rank(x)
-    if isinstance(pad_width, int):
-        pad_width = (pad_width, pad_width)
-    pairs: tuple[Any, ...] = tuple(tuple(p) if hasattr(p, "__iter__") else p for p in pad_width)
-    if len(pairs) == 2 and not isinstance(pairs[0], tuple):
-        pairs = (pairs,) * (1 if ndim is None else ndim)
-    if ndim is not None and (len(pairs) != ndim or any(not isinstance(p, tuple) or len(p) != 2 for p in pairs)):
-        raise ValueError(
-            f"pad: pad_width={pad_width!r} does not fit an array of {ndim} dimensions; give one (before, after) pair an axis"
-        )
+def _pad_width(x: AnyArray, pad_width: Any) -> tuple[tuple[int, int], ...]:
+    """A pair for each axis, from an int, one pair, or a pair for each."""
+    ndim = len(shape_of(x))
+    widths: Any = (pad_width, pad_width) if isinstance(pad_width, int) else tuple(pad_width)
+    if len(widths) == 2 and not any(hasattr(p, "__iter__") for p in widths):
+        widths = (widths,) * ndim
+    pairs: tuple[Any, ...] = tuple(tuple(p) if hasattr(p, "__iter__") else (p,) for p in widths)
+    if len(pairs) != ndim or any(len(p) != 2 for p in pairs):
+        raise ValueError(f"pad: pad_width={pad_width!r} does not fit {ndim} dimensions; give one (before, after) pair per axis")
     if any(n < 0 for p in pairs for n in p):
         raise ValueError(f"pad: pad_width={pad_width!r} is negative somewhere; use indexing to cut")
     return pairs

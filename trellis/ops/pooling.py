@@ -1,22 +1,23 @@
 """Pooling: the largest, the mean or the norm of the elements under a window that slides over the spatial axes.
 
 Arrays have the shape [batch, *spatial, channels], or with a channel-first `data_format` [batch, channels, *spatial]. `window`,
-`strides` and `dilations` are an int or one a spatial axis; `strides=None` puts windows side by side. `padding` is "SAME",
-"VALID", an int, or a (low, high) pair a spatial axis; it never is the largest, and counts for a mean only with
+`strides` and `dilations` are an int, or one int per spatial axis; `strides` defaults to the window, side by side. `padding` is
+"SAME", "VALID", an int, or a (low, high) pair per spatial axis; it is never the largest element, and counts for a mean only with
 `count_include_pad`. `ceil_mode` keeps a last window that begins inside and ends beyond the edge.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
-from trellis.dispatch import call, interpreters
+from trellis.core.dispatch import call, interpreters
+from trellis.core.typing import AnyArray
 from trellis.ops.arguments import integer
-from trellis.ops.images import each_leaf, image_shape, known
+from trellis.ops.images import image_shape, known
 from trellis.ops.reduction import max, mean
-from trellis.ops.windows import Pair, channel_last, counts, pairs, per_axis, remembered, spatial
-from trellis.typing import AnyArray
+from trellis.ops.shapes import Sizes
+from trellis.ops.windows import Ints, Padding, Pair, channel_last, counts, per_axis, remembered, sliding, spatial
 
 __all__ = [
     "adaptive_avg_pool1d", "adaptive_avg_pool2d", "adaptive_avg_pool3d", "adaptive_max_pool1d", "adaptive_max_pool2d",
@@ -24,32 +25,28 @@ __all__ = [
     "lp_pool2d", "lp_pool3d", "max_pool1d", "max_pool2d", "max_pool3d",
 ]  # fmt: skip
 
-Ints = int | Sequence[int]
 AdaptiveSize = int | Sequence[int | None] | None
 
 
 # ---- windows in one form -------------------------------------------------------------------------------------------------------
 @remembered
 def _windows(
-    op: str, shape: Any, window: Any, strides: Any, padding: Any, data_format: str, dilations: Any, ceil_mode: bool
-) -> tuple[Any, ...]:  # fmt: skip
+    op: str, dims: int, shape: Sizes, window: Any, strides: Any, padding: Any, data_format: str, dilations: Any, ceil_mode: bool
+) -> tuple[Any, ...]:
     """Window, strides, padding and dilations of each axis, whether channels are last, and the padding without ceil_mode."""
-    dims = len(shape) - 2
     last = channel_last(op, data_format, dims)
     sizes = spatial(shape, last)
-    size = per_axis(op, "window", window, dims)
-    steps = size if strides is None else per_axis(op, "strides", strides, dims)
-    spread = per_axis(op, "dilations", dilations, dims)
-    edges = wider = pairs(op, padding, sizes, size, steps, spread)
+    size, steps, edges, spread = sliding(op, sizes, window, strides, padding, dilations)
+    wider = edges
     if ceil_mode:
-        rows = zip(known(op, sizes), size, steps, edges, spread)
-        wider = tuple(_ceiling(*row) for row in rows)  # type: ignore[arg-type]
+        rows = zip(known(op, sizes, empty=True), size, steps, edges, spread)
+        wider = tuple(_ceiling(*row) for row in rows)
     counts(op, sizes, size, steps, wider, spread)
     return size, steps, wider, spread, last, edges
 
 
 def _ceiling(size: int, window: int, stride: int, pair: Pair, dilation: int) -> Pair:
-    """The padding with what the last window lacks, if that window begins before the padding at the end, as on torch."""
+    """The padding, wide enough at the end for a last window that begins before the end of the elements."""
     low, high = pair
     extent = (window - 1) * dilation + 1
     count = 1 - (extent - size - low - high) // stride
@@ -59,12 +56,11 @@ def _ceiling(size: int, window: int, stride: int, pair: Pair, dilation: int) -> 
     return low, lacking if lacking > high else high
 
 
-def _largest(op: str, x: AnyArray, dims: int, *args: Any) -> AnyArray:
+def _largest(x: AnyArray, dims: int, *args: Any) -> AnyArray:
+    op = f"max_pool{dims}d"
     shape = image_shape(op, x, (dims,))
-    if shape is None:
-        return each_leaf(op, lambda leaf: _largest(op, leaf, dims, *args), x)
     _check_ordered(op, x)
-    size, steps, edges, spread, last, _ = _windows(op, shape, *args)
+    size, steps, edges, spread, last, _ = _windows(op, dims, shape, *args)
     return call("max_pool", x, window=size, strides=steps, padding=edges, dilations=spread, channel_last=last)
 
 
@@ -74,14 +70,13 @@ def _check_ordered(op: str, x: AnyArray) -> None:
         raise TypeError(f"{op}: expected a real numeric dtype, got {dtype}; cast it with tl.astype")
 
 
-def _average(op: str, x: AnyArray, dims: int, include: bool, divisor: int | None, *args: Any) -> AnyArray:
+def _mean(x: AnyArray, dims: int, include: bool, divisor: int | None, *args: Any) -> AnyArray:
+    op = f"avg_pool{dims}d"
     shape = image_shape(op, x, (dims,))
-    if shape is None:
-        return each_leaf(op, lambda leaf: _average(op, leaf, dims, include, divisor, *args), x)
     divisor = None if divisor is None else integer(op, "divisor_override", divisor)
     if divisor == 0:
         raise ValueError(f"{op}: divisor_override=0 divides by zero; use another number, or None")
-    size, steps, edges, spread, last, own = _windows(op, shape, *args)
+    size, steps, edges, spread, last, own = _windows(op, dims, shape, *args)
     counted = own if include else ((0, 0),) * dims
     return call(
         "average_pool", x, window=size, strides=steps, padding=edges, dilations=spread, channel_last=last, counted=counted,
@@ -89,21 +84,18 @@ def _average(op: str, x: AnyArray, dims: int, include: bool, divisor: int | None
     )  # fmt: skip
 
 
-def _norm(op: str, x: AnyArray, p: float, dims: int, *args: Any) -> AnyArray:
+def _norm(x: AnyArray, p: float, dims: int, *args: Any) -> AnyArray:
+    op = f"lp_pool{dims}d"
     shape = image_shape(op, x, (dims,))
-    if shape is None:
-        return each_leaf(op, lambda leaf: _norm(op, leaf, p, dims, *args), x)
     if not p > 0 or p == float("inf"):
         raise ValueError(f"{op}: p={p!r} must be above 0 and finite; for the largest use max_pool{dims}d")
-    size, steps, edges, spread, last, own = _windows(op, shape, *args)
-    return call(
-        "lp_pool", x, p=p, window=size, strides=steps, padding=edges, dilations=spread, channel_last=last, counted=own
-    )  # fmt: skip
+    size, steps, edges, spread, last, own = _windows(op, dims, shape, *args)
+    return call("lp_pool", x, p=p, window=size, strides=steps, padding=edges, dilations=spread, channel_last=last, counted=own)
 
 
 # ---- the largest ---------------------------------------------------------------------------------------------------------------
 def max_pool1d(
-    x: AnyArray, window: Ints, strides: Ints | None = None, padding: Any = "VALID", /, *,
+    x: AnyArray, window: Ints, strides: Ints | None = None, padding: Padding = "VALID", /, *,
     data_format: str = "NWC", dilations: Ints = 1, ceil_mode: bool = False,
 ) -> AnyArray:  # fmt: skip
     """The largest element under each window: [batch, width, channels] to [batch, windows, channels].
@@ -112,40 +104,39 @@ def max_pool1d(
     >>> tl.max_pool1d(tl.asarray([[[1.0], [3.0], [2.0], [0.0]]]), 2)[0, :, 0]
     Array([3., 2.], dtype=float32, backend='numpy', device='cpu')
     """
-    return _largest("max_pool1d", x, 1, window, strides, padding, data_format, dilations, ceil_mode)
+    return _largest(x, 1, window, strides, padding, data_format, dilations, ceil_mode)
 
 
 def max_pool2d(
-    x: AnyArray, window: Ints, strides: Ints | None = None, padding: Any = "VALID", /, *,
+    x: AnyArray, window: Ints, strides: Ints | None = None, padding: Padding = "VALID", /, *,
     data_format: str = "NHWC", dilations: Ints = 1, ceil_mode: bool = False,
 ) -> AnyArray:  # fmt: skip
-    """The largest element under each window: [batch, height, width, channels], both sizes to the number of windows.
+    """The largest element under each window: [batch, height, width, channels] to [batch, rows, columns, channels].
 
     >>> import trellis as tl
     >>> tl.max_pool2d(tl.zeros((2, 7, 9, 3)), 3, 2, "SAME").shape
     (2, 4, 5, 3)
     """
-    return _largest("max_pool2d", x, 2, window, strides, padding, data_format, dilations, ceil_mode)
+    return _largest(x, 2, window, strides, padding, data_format, dilations, ceil_mode)
 
 
 def max_pool3d(
-    x: AnyArray, window: Ints, strides: Ints | None = None, padding: Any = "VALID", /, *,
+    x: AnyArray, window: Ints, strides: Ints | None = None, padding: Padding = "VALID", /, *,
     data_format: str = "NDHWC", dilations: Ints = 1, ceil_mode: bool = False,
 ) -> AnyArray:  # fmt: skip
-    """The largest element under each window: [batch, depth, height, width, channels], the sizes to the number of windows.
+    """The largest element under each window: [batch, depth, height, width, channels] to [batch, *windows, channels].
 
     >>> import trellis as tl
     >>> tl.max_pool3d(tl.zeros((2, 4, 6, 8, 3)), 2).shape
     (2, 2, 3, 4, 3)
     """
-    return _largest("max_pool3d", x, 3, window, strides, padding, data_format, dilations, ceil_mode)
+    return _largest(x, 3, window, strides, padding, data_format, dilations, ceil_mode)
 
 
 # ---- the mean ------------------------------------------------------------------------------------------------------------------
 def avg_pool1d(
-    x: AnyArray, window: Ints, strides: Ints | None = None, padding: Any = "VALID", /, *,
-    data_format: str = "NWC", dilations: Ints = 1, ceil_mode: bool = False, count_include_pad: bool = False,
-    divisor_override: int | None = None,
+    x: AnyArray, window: Ints, strides: Ints | None = None, padding: Padding = "VALID", /, *, data_format: str = "NWC",
+    dilations: Ints = 1, ceil_mode: bool = False, count_include_pad: bool = False, divisor_override: int | None = None,
 ) -> AnyArray:  # fmt: skip
     """The mean under each window: [batch, width, channels] to [batch, windows, channels].
 
@@ -153,95 +144,84 @@ def avg_pool1d(
     >>> tl.avg_pool1d(tl.asarray([[[1.0], [3.0], [2.0], [0.0]]]), 2)[0, :, 0]
     Array([2., 1.], dtype=float32, backend='numpy', device='cpu')
     """
-    args = window, strides, padding, data_format, dilations, ceil_mode
-    return _average("avg_pool1d", x, 1, count_include_pad, divisor_override, *args)
+    return _mean(x, 1, count_include_pad, divisor_override, window, strides, padding, data_format, dilations, ceil_mode)
 
 
 def avg_pool2d(
-    x: AnyArray, window: Ints, strides: Ints | None = None, padding: Any = "VALID", /, *,
-    data_format: str = "NHWC", dilations: Ints = 1, ceil_mode: bool = False, count_include_pad: bool = False,
-    divisor_override: int | None = None,
+    x: AnyArray, window: Ints, strides: Ints | None = None, padding: Padding = "VALID", /, *, data_format: str = "NHWC",
+    dilations: Ints = 1, ceil_mode: bool = False, count_include_pad: bool = False, divisor_override: int | None = None,
 ) -> AnyArray:  # fmt: skip
-    """The mean under each window: [batch, height, width, channels], both sizes to the number of windows.
+    """The mean under each window: [batch, height, width, channels] to [batch, rows, columns, channels].
 
     >>> import trellis as tl
     >>> tl.avg_pool2d(tl.zeros((2, 7, 9, 3)), 3, 2, "SAME").shape
     (2, 4, 5, 3)
     """
-    args = window, strides, padding, data_format, dilations, ceil_mode
-    return _average("avg_pool2d", x, 2, count_include_pad, divisor_override, *args)
+    return _mean(x, 2, count_include_pad, divisor_override, window, strides, padding, data_format, dilations, ceil_mode)
 
 
 def avg_pool3d(
-    x: AnyArray, window: Ints, strides: Ints | None = None, padding: Any = "VALID", /, *,
-    data_format: str = "NDHWC", dilations: Ints = 1, ceil_mode: bool = False, count_include_pad: bool = False,
-    divisor_override: int | None = None,
+    x: AnyArray, window: Ints, strides: Ints | None = None, padding: Padding = "VALID", /, *, data_format: str = "NDHWC",
+    dilations: Ints = 1, ceil_mode: bool = False, count_include_pad: bool = False, divisor_override: int | None = None,
 ) -> AnyArray:  # fmt: skip
-    """The mean under each window: [batch, depth, height, width, channels], the sizes to the number of windows.
+    """The mean under each window: [batch, depth, height, width, channels] to [batch, *windows, channels].
 
     >>> import trellis as tl
     >>> tl.avg_pool3d(tl.zeros((2, 4, 6, 8, 3)), 2).shape
     (2, 2, 3, 4, 3)
     """
-    args = window, strides, padding, data_format, dilations, ceil_mode
-    return _average("avg_pool3d", x, 3, count_include_pad, divisor_override, *args)
+    return _mean(x, 3, count_include_pad, divisor_override, window, strides, padding, data_format, dilations, ceil_mode)
 
 
 # ---- the norm ------------------------------------------------------------------------------------------------------------------
 def lp_pool1d(
-    x: AnyArray, p: float, window: Ints, strides: Ints | None = None, padding: Any = "VALID", /, *,
+    x: AnyArray, p: float, window: Ints, strides: Ints | None = None, padding: Padding = "VALID", /, *,
     data_format: str = "NWC", dilations: Ints = 1, ceil_mode: bool = False,
 ) -> AnyArray:  # fmt: skip
-    """The p-norm under each window, (sum of x**p)**(1/p): [batch, width, channels] to [batch, windows, channels].
+    """sum(x**p) ** (1/p) under each window: [batch, width, channels] to [batch, windows, channels].
 
     >>> import trellis as tl
     >>> tl.lp_pool1d(tl.asarray([[[3.0], [4.0], [5.0], [12.0]]]), 2, 2)[0, :, 0]
     Array([ 5., 13.], dtype=float32, backend='numpy', device='cpu')
     """
-    return _norm("lp_pool1d", x, p, 1, window, strides, padding, data_format, dilations, ceil_mode)
+    return _norm(x, p, 1, window, strides, padding, data_format, dilations, ceil_mode)
 
 
 def lp_pool2d(
-    x: AnyArray, p: float, window: Ints, strides: Ints | None = None, padding: Any = "VALID", /, *,
+    x: AnyArray, p: float, window: Ints, strides: Ints | None = None, padding: Padding = "VALID", /, *,
     data_format: str = "NHWC", dilations: Ints = 1, ceil_mode: bool = False,
 ) -> AnyArray:  # fmt: skip
-    """The p-norm under each window, (sum of x**p)**(1/p): [batch, height, width, channels], both sizes to the number of windows.
+    """sum(x**p) ** (1/p) under each window: [batch, height, width, channels] to [batch, rows, columns, channels].
 
     >>> import trellis as tl
     >>> tl.lp_pool2d(tl.ones((2, 6, 8, 3)), 2, 2).shape
     (2, 3, 4, 3)
     """
-    return _norm("lp_pool2d", x, p, 2, window, strides, padding, data_format, dilations, ceil_mode)
+    return _norm(x, p, 2, window, strides, padding, data_format, dilations, ceil_mode)
 
 
 def lp_pool3d(
-    x: AnyArray, p: float, window: Ints, strides: Ints | None = None, padding: Any = "VALID", /, *,
+    x: AnyArray, p: float, window: Ints, strides: Ints | None = None, padding: Padding = "VALID", /, *,
     data_format: str = "NDHWC", dilations: Ints = 1, ceil_mode: bool = False,
 ) -> AnyArray:  # fmt: skip
-    """The p-norm under each window, (sum of x**p)**(1/p): [batch, depth, height, width, channels], sizes to numbers of windows.
+    """sum(x**p) ** (1/p) under each window: [batch, depth, height, width, channels] to [batch, *windows, channels].
 
     >>> import trellis as tl
     >>> tl.lp_pool3d(tl.ones((2, 4, 6, 8, 3)), 2, 2).shape
     (2, 2, 3, 4, 3)
     """
-    return _norm("lp_pool3d", x, p, 3, window, strides, padding, data_format, dilations, ceil_mode)
+    return _norm(x, p, 3, window, strides, padding, data_format, dilations, ceil_mode)
 
 
 # ---- windows that cover an axis evenly -----------------------------------------------------------------------------------------
 def _adaptive(op: str, largest: bool, x: AnyArray, dims: int, output_size: Any, data_format: str) -> AnyArray:
     shape = image_shape(op, x, (dims,))
-    if shape is None:
-        return each_leaf(op, lambda leaf: _adaptive(op, largest, leaf, dims, output_size, data_format), x)
     last = channel_last(op, data_format, dims)
     old = spatial(shape, last)
     wanted = tuple(output_size) if hasattr(output_size, "__iter__") else (output_size,) * dims
     if len(wanted) != dims:
-        raise ValueError(
-            f"{op}: output_size={output_size!r} does not fit {dims} spatial axes; give an int or {dims} ints or None"
-        )
+        raise ValueError(f"{op}: output_size={output_size!r} must be an int, or {dims} ints or None")
     sizes = per_axis(op, "output_size", tuple(n if new is None else new for n, new in zip(known(op, old), wanted)), dims)
-    if 0 in old:
-        raise ValueError(f"{op}: x has shape {shape}, and there is nothing to pool on a spatial axis of size 0")
     if largest:
         _check_ordered(op, x)
         return call("adaptive_max_pool", x, sizes=sizes, channel_last=last)
@@ -329,9 +309,7 @@ def global_max_pool(x: AnyArray, /, *, data_format: str = "channel_last", keepdi
     return _global("global_max_pool", max, x, data_format, keepdims)
 
 
-def _global(op: str, reduction: Any, x: AnyArray, data_format: str, keepdims: bool) -> AnyArray:
+def _global(op: str, reduction: Callable[..., AnyArray], x: AnyArray, data_format: str, keepdims: bool) -> AnyArray:
     shape = image_shape(op, x)
-    if shape is None:
-        return each_leaf(op, lambda leaf: _global(op, reduction, leaf, data_format, keepdims), x)
     first = 1 if channel_last(op, data_format, len(shape) - 2) else 2
     return reduction(x, axis=tuple(range(first, first + len(shape) - 2)), keepdims=keepdims)

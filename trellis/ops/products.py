@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from trellis.dispatch import call
+from trellis.core.dispatch import call
+from trellis.core.typing import AnyArray, Axis
 from trellis.ops.arguments import axes
-from trellis.typing import AnyArray, Axis
 
 __all__ = ["allclose", "array_equal", "einsum", "log_softmax", "softmax"]
 
 
 def einsum(equation: str, /, *arrays: AnyArray) -> AnyArray:
-    """Sum of products by an equation such as "bij,bjk->bik".
+    """The sum of products that an equation such as "bij,bjk->bik" describes.
 
-    "..." stands for any axes; without "->" the letters that occur once stay.
+    "..." means any axes. Without "->" the result has the letters that occur once.
 
     >>> import trellis as tl
     >>> tl.einsum("ij,j->i", tl.asarray([[1, 2], [3, 4]]), tl.asarray([1, 10]))
@@ -42,7 +42,7 @@ def log_softmax(x: AnyArray, /, *, axis: Axis = -1) -> AnyArray:
 
 
 def allclose(x1: AnyArray, x2: AnyArray, /, *, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False) -> AnyArray:
-    """A 0-d bool array: is every abs(x1 - x2) <= atol + rtol * abs(x2)?
+    """Whether |x1 - x2| <= atol + rtol * |x2| for all elements, as a 0-d bool array.
 
     >>> import trellis as tl
     >>> tl.allclose(tl.ones(2), 1.0000001)
@@ -52,7 +52,7 @@ def allclose(x1: AnyArray, x2: AnyArray, /, *, rtol: float = 1e-5, atol: float =
 
 
 def array_equal(x1: AnyArray, x2: AnyArray, /, *, equal_nan: bool = False) -> AnyArray:
-    """A 0-d bool array: do both have the same shape and the same elements?
+    """Whether both have the same shape and the same elements, as a 0-d bool array.
 
     >>> import trellis as tl
     >>> tl.array_equal(tl.arange(3), tl.arange(3))

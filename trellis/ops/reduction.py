@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from trellis.dispatch import call, diagnose, interpreters
-from trellis.dtypes import as_dtype
+from trellis.core.dispatch import call, diagnose, interpreters
+from trellis.core.dtypes import DType, as_dtype, bool as bool_
+from trellis.core.typing import AnyArray, Axis, DTypeLike, Operand
 from trellis.ops.arguments import axes, choice, one_axis, optional_dtype
-from trellis.typing import AnyArray, Axis, DTypeLike
+from trellis.ops.conversion import astype
 
 __all__ = [
     "all", "any", "corrcoef", "count_nonzero", "cov", "cumulative_prod", "cumulative_sum", "diff", "logsumexp", "max", "mean",
@@ -19,7 +18,7 @@ _METHODS = ("linear", "lower", "higher", "nearest", "midpoint")
 
 
 def all(x: AnyArray, /, *, axis: Axis = None, keepdims: bool = False) -> AnyArray:
-    """True where all elements along `axis` are True (not zero); True of an empty axis.
+    """True where all elements along `axis` are True (not zero); True for an empty axis.
 
     >>> import trellis as tl
     >>> tl.all(tl.asarray([[True, False], [True, True]]), axis=1)
@@ -29,7 +28,7 @@ def all(x: AnyArray, /, *, axis: Axis = None, keepdims: bool = False) -> AnyArra
 
 
 def any(x: AnyArray, /, *, axis: Axis = None, keepdims: bool = False) -> AnyArray:
-    """True where any element along `axis` is True (not zero); False of an empty axis.
+    """True where any element along `axis` is True (not zero); False for an empty axis.
 
     >>> import trellis as tl
     >>> tl.any(tl.asarray([[True, False], [False, False]]), axis=1)
@@ -59,6 +58,8 @@ def sum(x: AnyArray, /, *, axis: Axis = None, dtype: DTypeLike = None, keepdims:
         axis = axes("sum", axis)
     if dtype is not None:
         dtype = as_dtype(dtype)
+        if dtype is bool_:
+            return any(x, axis=axis, keepdims=keepdims)
     try:
         return interpreters[type(x)].sum(x, axis=axis, dtype=dtype, keepdims=keepdims)
     except Exception as error:
@@ -73,7 +74,10 @@ def prod(x: AnyArray, /, *, axis: Axis = None, dtype: DTypeLike = None, keepdims
     >>> tl.prod(tl.asarray([2, 3, 4]))
     Array(24, dtype=int64, backend='numpy', device='cpu')
     """
-    return call("prod", x, axis=axes("prod", axis), dtype=optional_dtype(dtype), keepdims=keepdims)
+    wanted = optional_dtype(dtype)
+    if wanted is bool_:
+        return all(x, axis=axis, keepdims=keepdims)
+    return call("prod", x, axis=axes("prod", axis), dtype=wanted, keepdims=keepdims)
 
 
 def mean(x: AnyArray, /, *, axis: Axis = None, keepdims: bool = False) -> AnyArray:
@@ -88,7 +92,7 @@ def mean(x: AnyArray, /, *, axis: Axis = None, keepdims: bool = False) -> AnyArr
 
 
 def var(x: AnyArray, /, *, axis: Axis = None, correction: float = 0.0, keepdims: bool = False) -> AnyArray:
-    """Variance along `axis`, divided by n - correction.
+    """sum((x - mean)**2) / (n - correction) along `axis`.
 
     >>> import trellis as tl
     >>> tl.var(tl.asarray([1.0, 2.0, 3.0]), correction=1)
@@ -98,7 +102,7 @@ def var(x: AnyArray, /, *, axis: Axis = None, correction: float = 0.0, keepdims:
 
 
 def std(x: AnyArray, /, *, axis: Axis = None, correction: float = 0.0, keepdims: bool = False) -> AnyArray:
-    """Standard deviation along `axis`, divided by n - correction.
+    """sqrt(sum((x - mean)**2) / (n - correction)) along `axis`.
 
     >>> import trellis as tl
     >>> tl.std(tl.asarray([1.0, 3.0]))
@@ -130,29 +134,32 @@ def min(x: AnyArray, /, *, axis: Axis = None, keepdims: bool = False) -> AnyArra
 def cumulative_sum(
     x: AnyArray, /, *, axis: int | None = None, dtype: DTypeLike = None, include_initial: bool = False
 ) -> AnyArray:
-    """Running sum along `axis` (may be left out for 1-d); with `include_initial` a zero comes first.
+    """Running sum along `axis`, which 1-d arrays need not give; with `include_initial` a zero comes first.
 
     >>> import trellis as tl
     >>> tl.cumulative_sum(tl.asarray([1, 2, 3]), include_initial=True)
     Array([0, 1, 3, 6], dtype=int64, backend='numpy', device='cpu')
     """
-    return call(
-        "cumulative_sum", x, axis=axes("cumulative_sum", axis), dtype=optional_dtype(dtype), include_initial=include_initial
-    )
+    return _running("cumulative_sum", x, axis, optional_dtype(dtype), include_initial)
 
 
 def cumulative_prod(
     x: AnyArray, /, *, axis: int | None = None, dtype: DTypeLike = None, include_initial: bool = False
 ) -> AnyArray:
-    """Running product along `axis` (may be left out for 1-d); with `include_initial` a one comes first.
+    """Running product along `axis`, which 1-d arrays need not give; with `include_initial` a one comes first.
 
     >>> import trellis as tl
     >>> tl.cumulative_prod(tl.asarray([1, 2, 3]))
     Array([1, 2, 6], dtype=int64, backend='numpy', device='cpu')
     """
-    return call(
-        "cumulative_prod", x, axis=axes("cumulative_prod", axis), dtype=optional_dtype(dtype), include_initial=include_initial
-    )
+    return _running("cumulative_prod", x, axis, optional_dtype(dtype), include_initial)
+
+
+def _running(op: str, x: AnyArray, axis: int | None, dtype: DType | None, include_initial: bool) -> AnyArray:
+    if dtype is bool_:  # count the truths
+        counts = _running(op, astype(x, bool_), axis, None, include_initial)
+        return astype(counts, bool_)
+    return call(op, x, axis=axes(op, axis), dtype=dtype, include_initial=include_initial)
 
 
 def diff(
@@ -187,26 +194,26 @@ def median(x: AnyArray, /, *, axis: Axis = None, keepdims: bool = False) -> AnyA
     return call("quantile", x, 0.5, axis=axes("median", axis), keepdims=keepdims, method="linear")
 
 
-def quantile(x: AnyArray, q: Any, /, *, axis: Axis = None, keepdims: bool = False, method: str = "linear") -> AnyArray:
+def quantile(x: AnyArray, q: Operand, /, *, axis: Axis = None, keepdims: bool = False, method: str = "linear") -> AnyArray:
     """The q-th quantile along `axis`, 0 <= q <= 1; the dimensions of an array `q` come first in the result.
 
     >>> import trellis as tl
     >>> tl.quantile(tl.asarray([0.0, 1.0, 2.0]), tl.asarray([0.25, 0.5]))
     Array([0.5, 1. ], dtype=float32, backend='numpy', device='cpu')
     """
-    return call(
-        "quantile", x, q, axis=axes("quantile", axis), keepdims=keepdims, method=choice("quantile", "method", method, _METHODS)
-    )
+    method = choice("quantile", "method", method, _METHODS)
+    return call("quantile", x, q, axis=axes("quantile", axis), keepdims=keepdims, method=method)
 
 
-def percentile(x: AnyArray, q: Any, /, *, axis: Axis = None, keepdims: bool = False, method: str = "linear") -> AnyArray:
+def percentile(x: AnyArray, q: Operand, /, *, axis: Axis = None, keepdims: bool = False, method: str = "linear") -> AnyArray:
     """The q-th percentile along `axis`, 0 <= q <= 100.
 
     >>> import trellis as tl
     >>> tl.percentile(tl.asarray([0.0, 1.0, 2.0]), 75.0)
     Array(1.5, dtype=float32, backend='numpy', device='cpu')
     """
-    return quantile(x, q / 100.0, axis=axis, keepdims=keepdims, method=method)
+    method = choice("percentile", "method", method, _METHODS)
+    return call("percentile", x, q, axis=axes("percentile", axis), keepdims=keepdims, method=method)
 
 
 def nansum(x: AnyArray, /, *, axis: Axis = None, dtype: DTypeLike = None, keepdims: bool = False) -> AnyArray:
@@ -230,7 +237,7 @@ def nanprod(x: AnyArray, /, *, axis: Axis = None, dtype: DTypeLike = None, keepd
 
 
 def nanmean(x: AnyArray, /, *, axis: Axis = None, keepdims: bool = False) -> AnyArray:
-    """Mean along `axis` of what is not NaN; NaN where nothing is left.
+    """Mean along `axis` of the elements that are not NaN; NaN where there are none.
 
     >>> import trellis as tl
     >>> tl.nanmean(tl.asarray([1.0, tl.nan, 2.0]))
@@ -240,7 +247,7 @@ def nanmean(x: AnyArray, /, *, axis: Axis = None, keepdims: bool = False) -> Any
 
 
 def nanvar(x: AnyArray, /, *, axis: Axis = None, correction: float = 0.0, keepdims: bool = False) -> AnyArray:
-    """Variance along `axis` of what is not NaN.
+    """Variance along `axis` of the elements that are not NaN.
 
     >>> import trellis as tl
     >>> tl.nanvar(tl.asarray([1.0, tl.nan, 3.0]))
@@ -250,7 +257,7 @@ def nanvar(x: AnyArray, /, *, axis: Axis = None, correction: float = 0.0, keepdi
 
 
 def nanstd(x: AnyArray, /, *, axis: Axis = None, correction: float = 0.0, keepdims: bool = False) -> AnyArray:
-    """Standard deviation along `axis` of what is not NaN.
+    """Standard deviation along `axis` of the elements that are not NaN.
 
     >>> import trellis as tl
     >>> tl.nanstd(tl.asarray([1.0, tl.nan, 3.0]))
@@ -260,7 +267,7 @@ def nanstd(x: AnyArray, /, *, axis: Axis = None, correction: float = 0.0, keepdi
 
 
 def nanmax(x: AnyArray, /, *, axis: Axis = None, keepdims: bool = False) -> AnyArray:
-    """Largest element along `axis` that is not NaN; NaN where nothing is left.
+    """Largest element along `axis` that is not NaN; NaN where there is none.
 
     >>> import trellis as tl
     >>> tl.nanmax(tl.asarray([1.0, tl.nan, 2.0]))
@@ -270,7 +277,7 @@ def nanmax(x: AnyArray, /, *, axis: Axis = None, keepdims: bool = False) -> AnyA
 
 
 def nanmin(x: AnyArray, /, *, axis: Axis = None, keepdims: bool = False) -> AnyArray:
-    """Smallest element along `axis` that is not NaN; NaN where nothing is left.
+    """Smallest element along `axis` that is not NaN; NaN where there is none.
 
     >>> import trellis as tl
     >>> tl.nanmin(tl.asarray([1.0, tl.nan, 2.0]))
@@ -280,7 +287,7 @@ def nanmin(x: AnyArray, /, *, axis: Axis = None, keepdims: bool = False) -> AnyA
 
 
 def nanmedian(x: AnyArray, /, *, axis: Axis = None, keepdims: bool = False) -> AnyArray:
-    """Median along `axis` of what is not NaN.
+    """Median along `axis` of the elements that are not NaN.
 
     >>> import trellis as tl
     >>> tl.nanmedian(tl.asarray([1.0, tl.nan, 2.0]))
@@ -289,8 +296,8 @@ def nanmedian(x: AnyArray, /, *, axis: Axis = None, keepdims: bool = False) -> A
     return call("nanquantile", x, 0.5, axis=axes("nanmedian", axis), keepdims=keepdims, method="linear")
 
 
-def nanquantile(x: AnyArray, q: Any, /, *, axis: Axis = None, keepdims: bool = False, method: str = "linear") -> AnyArray:
-    """The q-th quantile along `axis` of what is not NaN.
+def nanquantile(x: AnyArray, q: Operand, /, *, axis: Axis = None, keepdims: bool = False, method: str = "linear") -> AnyArray:
+    """The q-th quantile along `axis` of the elements that are not NaN.
 
     >>> import trellis as tl
     >>> tl.nanquantile(tl.asarray([0.0, tl.nan, 2.0]), 0.25)

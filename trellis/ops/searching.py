@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from trellis.dispatch import call
+from trellis.core import errors
+from trellis.core.dispatch import call
+from trellis.core.typing import AnyArray, Operand
 from trellis.ops.arguments import axes, choice, integer, one_axis
-from trellis.typing import AnyArray, Operand
 
 __all__ = [
     "argmax", "argmin", "argsort", "bincount", "histogram", "interp", "isin", "nonzero", "searchsorted", "sort", "top_k",
@@ -42,7 +43,7 @@ class Histogram(NamedTuple):
 
 
 def argmax(x: AnyArray, /, *, axis: int | None = None, keepdims: bool = False) -> AnyArray:
-    """Index of the first largest element along `axis`, of the flattened array without `axis`; the first NaN counts as largest.
+    """Index of the first largest element along `axis`; without `axis`, of the flattened array. NaN counts as the largest.
 
     >>> import trellis as tl
     >>> tl.argmax(tl.asarray([1, 5, 3]))
@@ -52,7 +53,7 @@ def argmax(x: AnyArray, /, *, axis: int | None = None, keepdims: bool = False) -
 
 
 def argmin(x: AnyArray, /, *, axis: int | None = None, keepdims: bool = False) -> AnyArray:
-    """Index of the first smallest element along `axis`, of the flattened array without `axis`; the first NaN counts as smallest.
+    """Index of the first smallest element along `axis`; without `axis`, of the flattened array. NaN counts as the smallest.
 
     >>> import trellis as tl
     >>> tl.argmin(tl.asarray([[1, 5], [3, 2]]), axis=0)
@@ -62,7 +63,7 @@ def argmin(x: AnyArray, /, *, axis: int | None = None, keepdims: bool = False) -
 
 
 def nonzero(x: AnyArray, /) -> tuple[AnyArray, ...]:
-    """Indices of the elements that are not zero, one array an axis. The shape depends on the data, so not under jax.jit.
+    """Indices of the elements that are not zero, one array per axis. Their size depends on the data: jax.jit cannot compile it.
 
     >>> import trellis as tl
     >>> tl.nonzero(tl.asarray([0, 7, 0, 8]))
@@ -72,17 +73,19 @@ def nonzero(x: AnyArray, /) -> tuple[AnyArray, ...]:
 
 
 def where(condition: AnyArray, x1: Operand, x2: Operand, /) -> AnyArray:
-    """Elements of `x1` where `condition` is True, of `x2` elsewhere; all three broadcast, `x1` and `x2` promote.
+    """`x1` where `condition` is True, else `x2`; all three broadcast, and the dtypes of `x1` and `x2` promote.
 
     >>> import trellis as tl
     >>> tl.where(tl.asarray([-1.5, 0.0, 2.0]) > 0, tl.asarray([-1.5, 0.0, 2.0]), 0.0)
     Array([0., 0., 2.], dtype=float32, backend='numpy', device='cpu')
     """
+    if condition is None:
+        raise errors.missing_operand("where", "condition")
     return call("where", condition, x1, x2)
 
 
 def searchsorted(x1: AnyArray, x2: Operand, /, *, side: str = "left", sorter: AnyArray | None = None) -> AnyArray:
-    """Where the elements of `x2` would go into the sorted 1-d array `x1`; `side` says before or after equal ones.
+    """The places at which the elements of `x2` would go into the sorted 1-d array `x1`, before ("left") or after equal elements.
 
     >>> import trellis as tl
     >>> tl.searchsorted(tl.asarray([1, 3, 5]), tl.asarray([3, 4]), side="right")
@@ -123,7 +126,7 @@ def top_k(x: AnyArray, k: int, /, *, axis: int = -1, largest: bool = True) -> To
 
 
 def isin(x1: Operand, x2: Operand, /, *, invert: bool = False) -> AnyArray:
-    """True where an element of `x1` is among the elements of `x2`; the other way round with `invert`.
+    """True where an element of `x1` is among the elements of `x2`; with `invert`, where it is not.
 
     >>> import trellis as tl
     >>> tl.isin(tl.asarray([1, 2, 3]), tl.asarray([3, 1]))
@@ -133,7 +136,7 @@ def isin(x1: Operand, x2: Operand, /, *, invert: bool = False) -> AnyArray:
 
 
 def unique_all(x: AnyArray, /) -> UniqueAll:
-    """Sorted unique values, index of each one's first occurrence, the inverse, and counts; each NaN is its own value.
+    """Sorted unique values, the index of the first of each, the indices that rebuild `x`, and counts; NaNs are all different.
 
     >>> import trellis as tl
     >>> tl.unique_all(tl.asarray([3, 1, 3])).counts
@@ -165,7 +168,7 @@ def unique_inverse(x: AnyArray, /) -> UniqueInverse:
 
 
 def unique_values(x: AnyArray, /) -> AnyArray:
-    """Sorted unique values of the flattened array; each NaN is its own value.
+    """Sorted unique values of the flattened array; NaNs are all different.
 
     >>> import trellis as tl
     >>> tl.unique_values(tl.asarray([3, 1, 3]))
@@ -175,15 +178,16 @@ def unique_values(x: AnyArray, /) -> AnyArray:
 
 
 def bincount(x: AnyArray, /, *, weights: AnyArray | None = None, minlength: int = 0, length: int | None = None) -> AnyArray:
-    """How often each of 0, 1, 2... occurs in the 1-d integer array `x`, or the sum of `weights` for each.
+    """How often each of 0, 1, 2, ... occurs in the 1-d integer array `x`, or the sum of `weights` for each.
 
-    With `length` the result has just that many bins and larger values are dropped, so that it can be compiled.
+    `length` fixes the number of bins and drops larger values, so that the function can be compiled.
 
     >>> import trellis as tl
     >>> tl.bincount(tl.asarray([0, 2, 2]), length=4)
     Array([1, 0, 2, 0], dtype=int64, backend='numpy', device='cpu')
     """
-    return call("bincount", x, weights, minlength=integer("bincount", "minlength", minlength), length=length)
+    counts = None if length is None else integer("bincount", "length", length, 0)
+    return call("bincount", x, weights, minlength=integer("bincount", "minlength", minlength, 0), length=counts)
 
 
 def histogram(
@@ -204,7 +208,7 @@ def histogram(
 
 
 def interp(x: AnyArray, xp: AnyArray, fp: AnyArray, /, *, left: float | None = None, right: float | None = None) -> AnyArray:
-    """Linear interpolation at `x` through the points (xp, fp), xp increasing; outside, `left`/`right` or the end values.
+    """Linear interpolation at `x` through the points (xp, fp), with xp increasing; outside, `left` and `right` or the end values.
 
     >>> import trellis as tl
     >>> tl.interp(tl.asarray([0.5, 9.0]), tl.asarray([0.0, 1.0]), tl.asarray([10.0, 20.0]))

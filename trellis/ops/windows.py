@@ -1,25 +1,27 @@
-"""Windows that slide over the spatial axes: layouts, sizes per axis and paddings in one form. Used by convolutions and pooling.
+"""Windows that slide over the spatial axes: layouts, sizes per axis and paddings in one form, for convolutions and pooling.
 
-Sizes may be None where a graph does not know them. A padding that depends on such a size stays "SAME": only TensorFlow has them.
+Sizes are None where a graph does not know them. A padding that depends on such a size stays "SAME": only TensorFlow has those.
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, TypeAlias
 
-from trellis import dispatch
+from trellis.core import dispatch
 from trellis.ops.arguments import integer
+from trellis.ops.shapes import Sizes
 
 FORMATS = {1: ("NWC", "NCW"), 2: ("NHWC", "NCHW"), 3: ("NDHWC", "NCDHW")}
 
-Pair = tuple[int, int]
-Sizes = tuple[int | None, ...]
+Ints: TypeAlias = int | Sequence[int]
+Padding: TypeAlias = str | Ints | Sequence[Sequence[int]]
+Pair: TypeAlias = tuple[int, int]
 
 
 def remembered(function: Callable[..., Any]) -> Callable[..., Any]:
-    """`function` of static arguments, its results kept: checks cost more than a small kernel. torch.compile reads it plain."""
+    """A function of static arguments that keeps its results: checks cost more than a small kernel. torch.compile reads it."""
     cached = functools.lru_cache(maxsize=1024, typed=True)(function)
 
     def run(*arguments: Any) -> Any:
@@ -27,7 +29,7 @@ def remembered(function: Callable[..., Any]) -> Callable[..., Any]:
             return function(*arguments)
         try:
             return cached(*arguments)
-        except TypeError:  # a list is no key; or a mistake, which the function names again
+        except TypeError:  # a list is not a key; or the function found a mistake, and finds it again
             return function(*arguments)
 
     return run
@@ -43,13 +45,13 @@ def channel_last(op: str, data_format: str, dims: int, name: str = "data_format"
     raise ValueError(f"{op}: {name}={data_format!r} is unknown; use one of {', '.join(map(repr, (*last, *first)))}")
 
 
-def spatial(shape: tuple[Any, ...], channels_are_last: bool) -> tuple[Any, ...]:
+def spatial(shape: Sizes, channels_are_last: bool) -> Sizes:
     """The sizes of a batch without those of the batch and channel axes."""
     return shape[1:-1] if channels_are_last else shape[2:]
 
 
 def per_axis(op: str, name: str, value: Any, dims: int, minimum: int = 1) -> tuple[int, ...]:
-    """An int for each spatial axis, from one for all or one for each."""
+    """An int for each spatial axis, from an int for all or an int for each."""
     if type(value) is int and value >= minimum:
         return (value,) * dims
     items: tuple[Any, ...] = (value,) * dims if isinstance(value, int) or not hasattr(value, "__iter__") else tuple(value)
@@ -61,8 +63,13 @@ def per_axis(op: str, name: str, value: Any, dims: int, minimum: int = 1) -> tup
     return numbers
 
 
+def each_axis(op: str, dims: int, **values: Ints) -> Iterator[tuple[int, ...]]:
+    """Several arguments, each as an int for each spatial axis."""
+    return (per_axis(op, name, value, dims) for name, value in values.items())
+
+
 def same(size: int, window: int, stride: int, dilation: int) -> Pair:
-    """The padding that gives ceil(size / stride) windows; of an odd number the greater half is at the end."""
+    """The padding that gives ceil(size / stride) windows; the greater half of an odd padding is at the end."""
     extent = (window - 1) * dilation + 1
     total = max(extent - (size % stride or stride), 0)
     return total // 2, total - total // 2
@@ -71,7 +78,7 @@ def same(size: int, window: int, stride: int, dilation: int) -> Pair:
 def pairs(
     op: str, padding: Any, sizes: Sizes, window: tuple[int, ...], strides: tuple[int, ...], dilations: tuple[int, ...]
 ) -> tuple[Pair, ...] | str:
-    """A (low, high) pair for each spatial axis; "SAME" itself if it depends on an unknown size."""
+    """A (low, high) pair for each spatial axis; "SAME" stays if it depends on an unknown size."""
     dims = len(window)
     if isinstance(padding, str):
         if padding.upper() == "VALID":
@@ -85,24 +92,26 @@ def pairs(
     items = tuple(padding) if hasattr(padding, "__iter__") else (padding,) * dims
     found = tuple(tuple(p) if hasattr(p, "__iter__") else (p, p) for p in items)
     if len(found) != dims or any(len(p) != 2 for p in found):
-        raise ValueError(
-            f"{op}: padding={padding!r} does not fit {dims} spatial axes; use 'SAME', 'VALID', an int or {dims} (low, high) pairs"
-        )
+        raise ValueError(f"{op}: padding={padding!r} does not fit {dims} spatial axes; use an int or {dims} (low, high) pairs")
     numbers = tuple((integer(op, "padding", low), integer(op, "padding", high)) for low, high in found)
     if any(n < 0 for p in numbers for n in p):
         raise ValueError(f"{op}: padding={padding!r} is negative somewhere; use indexing to cut")
     return numbers
 
 
+def sliding(
+    op: str, sizes: Sizes, window: Ints, strides: Ints | None, padding: Padding, dilations: Ints
+) -> tuple[tuple[int, ...], tuple[int, ...], Any, tuple[int, ...]]:
+    """Window, strides, padding and dilations in one form; without strides the windows are side by side."""
+    size, spread = each_axis(op, len(sizes), window=window, dilations=dilations)
+    steps = size if strides is None else per_axis(op, "strides", strides, len(sizes))
+    return size, steps, pairs(op, padding, sizes, size, steps, spread), spread
+
+
 def counts(
-    op: str,
-    sizes: Sizes,
-    window: tuple[int, ...],
-    strides: tuple[int, ...],
-    padding: tuple[Pair, ...] | str,
-    dilations: tuple[int, ...],
-    name: str = "window",
-) -> Sizes:
+    op: str, sizes: Sizes, window: tuple[int, ...], strides: tuple[int, ...], padding: tuple[Pair, ...] | str,
+    dilations: tuple[int, ...], name: str = "window",
+) -> Sizes:  # fmt: skip
     """How many windows fit on each spatial axis, at least one. ValueError says which of the sizes do not fit."""
     found = []
     for axis, (n, k, s, d) in enumerate(zip(sizes, window, strides, dilations, strict=True)):

@@ -1,76 +1,82 @@
-"""What every optimizer shares: nests, state, filters by path, clipping, schedules, and the choice of the fastest way.
+"""The engine of every optimizer: nests, state, filters by path, clipping, schedules, and the choice of the fastest way.
 
 - An optimizer is a row in `rules.py`: its options, the names of its slots (arrays that it keeps for each weight), and a rule for
-  one weight, written with `tl.Array`s. The rule runs as it is on whatever is being traced or differentiated.
-- `update` is pure: state in, state out, the number of steps an array in it, so that a compiled loop changes its learning rate
-  without being compiled again. `step` keeps the state itself, and may write into it where nobody else has seen it.
-- Where nothing is traced a backend may do better: `fused_adam` and `fused_sgd` on lists of arrays (NumPy, torch), and
+  one weight, written with `tl.Array`s. The rule runs as it is on values that are traced or differentiated.
+- `update` is pure: it takes a state and returns one. The number of steps is an array in the state, so that a compiled loop
+  changes its learning rate without being compiled again. `step` keeps the state, and overwrites it if nobody else holds it.
+- Two ways are faster where nothing is traced: `fused_adam` and `fused_sgd` on lists of arrays (NumPy, torch), and
   `compiled_update`, the whole update compiled once for a structure (JAX, TensorFlow).
-- Half-precision weights are updated in float32, and so are their slots.
+- Half-precision weights are updated in float32, and their slots are float32.
+- The update functions of `updates.py` run the same rules: they call `advance` with slots and a step of the user's.
 """
 
 from __future__ import annotations
 
 import functools
-import inspect
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from inspect import Parameter, Signature
 from typing import Any, ClassVar, NamedTuple, dataclass_transform
 
-from trellis import dtypes, tree
-from trellis.array import Array
-from trellis.container import Container
-from trellis.dispatch import find_all, interpreters, load
-from trellis.nests import same_shape
+from trellis.core import dtypes, tree
+from trellis.core.array import Array
+from trellis.core.container import Container
+from trellis.core.dispatch import find_all, interpreters, load
+from trellis.core.leaves import Nest, unwrap
+from trellis.core.typing import AnyArray
 from trellis.ops.conversion import astype, native_array
 from trellis.optim.gradients import clip_by_global_norm, clip_by_value, wide
-from trellis.schedules import Rate
+from trellis.optim.schedules import Rate
+from trellis.transforms.carry import same_shape
 
-Flat = list[Any]
+Flat = list[AnyArray]
 Slots = tuple[Array, ...]
-IN_GRADIENT, IN_WEIGHTS, IN_RULE = "gradient", "weights", "rule"  # where an optimizer has its weight decay
+IN_GRADIENT, IN_WEIGHTS, IN_RULE = "gradient", "weights", "rule"  # where an optimizer applies its weight decay
 _BELOW_ONE = ("beta1", "beta2", "rho", "alpha")
+_PLAIN = (int, float, type(None))
 
 
 class Group(NamedTuple):
     """The positions of weights that share a factor of the learning rate and a weight decay."""
 
-    positions: list[int]
+    positions: tuple[int, ...]
     factor: float
     decay: float
 
 
-class Given:
-    """Weights and gradients as lists of native arrays. A weight whose gradient is None stays as it is."""
+Groups = tuple[Group, ...]
+
+
+class Given(Nest):
+    """The weights, and the gradients as a list like `leaves`. A weight whose gradient is None stays as it is."""
+
+    __slots__ = ("backend", "chosen", "grads", "traced")
 
     def __init__(self, name: str, v: Any, grads: Any) -> None:
-        leaves, self.treedef = tree.flatten(v)
+        super().__init__(v)
         found, structure = tree.flatten(grads)
         if structure != self.treedef:
             found = list(_with_holes(self.treedef, structure, iter(found), f"{name}: weights and gradients"))
-        self.wrapped = [isinstance(x, Array) for x in leaves]
-        self.weights = [x._data if isinstance(x, Array) else x for x in leaves]
-        self.grads = [x._data if isinstance(x, Array) else x for x in found]
+        self.grads = [unwrap(x) for x in found]
         self.chosen = tuple([i for i, g in enumerate(self.grads) if g is not None])
-        self.interpreter = find_all(*self.weights, *self.grads)
-        self._check_shapes(name)
-        of, first = self.interpreter, [*self.weights[:1], *(self.grads[i] for i in self.chosen[:1])]
-        self.traced = of.level > 1 or any(of.is_traced(x) for x in first)  # a value is missing that an eager step needs
-        self.compiles = of.level == 0 and hasattr(of, "compiled_update")
+        self.backend = find_all(*self.leaves, *self.grads)
+        check_shapes(name, self, self.backend, {"weight": self.leaves, "gradient": self.grads})
+        first = [*self.leaves[:1], *(self.grads[i] for i in self.chosen[:1])]
+        self.traced = self.backend.level > 1 or any(self.backend.is_traced(x) for x in first)  # an eager step needs their values
 
-    def _check_shapes(self, name: str) -> None:
-        shape_of = self.interpreter.shape_of
-        for i in self.chosen:
-            own, given = shape_of(self.weights[i]), shape_of(self.grads[i])
-            if own != given and not same_shape(own, given):
-                path = tree.paths(self.treedef)[i]
-                raise ValueError(f"{name}: the gradient{f' at {path!r}' if path else ''} has shape {given}, its weight {own}")
 
-    def nest(self, leaves: Flat) -> Any:
-        return tree.unflatten(self.treedef, [Array(x) if wrapped else x for x, wrapped in zip(leaves, self.wrapped)])
+def check_shapes(name: str, nest: Nest, backend: Any, columns: Mapping[str, Flat]) -> None:
+    """Raise if the arrays for one weight, one in each column, differ in shape."""
+    shape_of = backend.shape_of
+    first, *others = columns.values()
+    for column in others:
+        for i, (x, y) in enumerate(zip(first, column)):
+            if y is not None and (own := shape_of(x)) != (given := shape_of(y)) and not same_shape(own, given):
+                listed = ", ".join(f"{key} {shape_of(row[i])}" for key, row in columns.items() if row[i] is not None)
+                raise ValueError(f"{name}: the shapes{nest.place(i)} differ: {listed}")
 
 
 def _with_holes(own: tree.TreeDef, given: tree.TreeDef, leaves: Iterator[Any], what: str) -> Iterator[Any]:
-    """The leaves of `given`, with None for those of `own` where it has None; else both must have one structure."""
+    """The leaves of `given`, and None for each leaf of `own` in the places where `given` has None."""
 
     def walk(own: tree.TreeDef, given: tree.TreeDef) -> Iterator[Any]:
         if given.type is type(None):
@@ -87,44 +93,54 @@ def _with_holes(own: tree.TreeDef, given: tree.TreeDef, leaves: Iterator[Any], w
     return walk(own, given)
 
 
-class Plan:
-    """What follows from the structure of the weights, made once: the groups, and the compiled updates."""
+def column(what: str, treedef: tree.TreeDef, nest: Nest) -> Flat:
+    """The leaves of a nest that has the structure, or at least the paths, of the weights."""
+    if nest.treedef != treedef and tree.paths(nest.treedef) != tree.paths(treedef):
+        raise tree.structure_error(what, treedef, nest.treedef)
+    return nest.leaves
 
-    def __init__(self, given: Given, groups: list[Group]) -> None:
-        self.treedef, self.chosen, self.groups = given.treedef, given.chosen, groups
-        self.compiled: dict[Any, Callable[..., Any]] = {}
+
+class State(Nest):
+    """The slots and the step count of an optimizer as native arrays, in the structure of the weights.
+
+    `private` says that nobody else holds these arrays, so that a step may overwrite them.
+    """
+
+    __slots__ = ("backend", "columns", "count", "device", "names", "private")
+
+    def __init__(self, given: Given, names: Sequence[str], columns: list[Flat], count: Any, private: bool = False) -> None:
+        self.treedef, self.wrapped, self.leaves = given.treedef, given.wrapped, []
+        self.backend, self.device = load(given.backend.name), given.backend.device_of(given.leaves[0])
+        self.names, self.columns, self.count, self.private = names, columns, count, private
 
     def fits(self, given: Given) -> bool:
-        return self.chosen == given.chosen and self.treedef == given.treedef
+        return self.backend.name == given.backend.name and self.treedef == given.treedef
+
+    def container(self) -> Container:
+        """The state for the user, who may keep it: it is not private any more."""
+        self.private, count = False, self.count
+        if isinstance(count, int):
+            count = self.backend.full(shape=(), fill_value=count, dtype=dtypes.int32, device=self.device)
+        slots = {name: self.rebuild(column) for name, column in zip(self.names, self.columns)}
+        return Container({"step": Array(count) if any(self.wrapped) else count, **slots})
 
 
-class Kept:
-    """The state between two calls of `step`: native arrays. `private` as long as nobody else has seen them."""
-
-    def __init__(self, given: Given, columns: list[Flat], count: Any, private: bool) -> None:
-        self.backend, self.treedef, self.wrapped = given.interpreter.name, given.treedef, given.wrapped
-        self.device = given.interpreter.device_of(given.weights[0])
-        self.columns, self.count, self.private = columns, count, private
-
-    def fits(self, given: Given) -> bool:
-        return self.backend == given.interpreter.name and self.treedef == given.treedef
-
-    def container(self, names: tuple[str, ...]) -> Container:
-        self.private = False
-        count = _step_array(load(self.backend), self.count, self.device)
-        return _container(self.treedef, self.wrapped, names, self.columns, count)
+def check_option(owner: str, name: str, value: Any) -> None:
+    """Raise if an option of an optimizer cannot have this value."""
+    if isinstance(value, (int, float)) and not value >= 0:
+        raise ValueError(f"{owner}: {name}={value} must be 0 or more")
+    if name in _BELOW_ONE and not value < 1:
+        raise ValueError(f"{owner}: {name}={value} must be less than 1")
+    if isinstance(value, str) or (value is None and name in ("lr", "weight_decay")):
+        raise TypeError(f"{owner}: {name}={value!r} must be a number{' or a schedule' if name == 'lr' else ''}")
 
 
-def _container(treedef: tree.TreeDef, wrapped: list[bool], names: tuple[str, ...], columns: list[Flat], count: Any) -> Container:
-    slots = {
-        name: tree.unflatten(treedef, [Array(x) if is_array else x for x, is_array in zip(column, wrapped)])
-        for name, column in zip(names, columns)
-    }
-    return Container({"step": Array(count) if any(wrapped) else count, **slots})
-
-
-def _step_array(backend: Any, count: Any, device: Any) -> Any:
-    return backend.full(shape=(), fill_value=count, dtype=dtypes.int32, device=device) if isinstance(count, int) else count
+def check_keys(owner: str, state: Mapping[str, Any], expected: Sequence[str]) -> Container | None:
+    """A state with exactly these keys; None for an empty one."""
+    given = Container(state)
+    if len(given) and set(given) != set(expected):
+        raise ValueError(f"{owner}.set_state: expected {sorted(expected)}, got {sorted(given)}")
+    return given if len(given) else None
 
 
 @dataclass_transform(eq_default=False)
@@ -133,8 +149,8 @@ class Optimizer:
 
     Options of every optimizer, all but `lr` by keyword:
     - `lr`: a number, or a schedule: a function of the number of steps taken. `opt.lr = 0.01` changes it between steps.
-    - `weight_decay`, and `decay`, a function of a weight's path that says whether it is decayed.
-    - `lr_factors`: a factor of `lr` for paths: a function, or a dict from the beginning of paths, {"encoder": 0.1}.
+    - `weight_decay`, and `decay`, a function of a weight's path that says whether the weight is decayed.
+    - `lr_factors`: a factor of `lr` for each path: a function, or a dict from the beginnings of paths, {"encoder": 0.1}.
     - `clip_norm`, `clip_value`: clip the gradients, by their common norm or element by element.
 
     The state is a Container of `step` and the optimizer's slots, each like `v`. `opt.state` gives it, `opt.set_state(state)`
@@ -159,27 +175,26 @@ class Optimizer:
     clip_value: float | None = None
 
     _defaults: ClassVar[dict[str, Any]] = {}
-    names: ClassVar[tuple[str, ...]] = ()
-    kernel: ClassVar[str] = ""
-    decays: ClassVar[str] = IN_GRADIENT
+    _keeps: ClassVar[Mapping[str, str]] = {}  # slot -> the option without which it is not kept, or ""
+    _kernel: ClassVar[str] = ""
+    _decays: ClassVar[str] = IN_GRADIENT
 
-    def __init_subclass__(cls) -> None:
+    def __init_subclass__(cls, keeps: Iterable[str] = (), decays: str = "", kernel: str = "") -> None:
+        cls._keeps = (keeps if isinstance(keeps, Mapping) else dict.fromkeys(keeps, "")) or cls._keeps
+        cls._decays, cls._kernel = decays or cls._decays, kernel or cls._kernel
         bases = [vars(base) for base in reversed(cls.__mro__) if issubclass(base, Optimizer)]
         names = [n for base in bases for n, kind in base.get("__annotations__", {}).items() if "ClassVar" not in str(kind)]
         cls._defaults = {name: getattr(cls, name) for name in dict.fromkeys(names)}
-        parameters = [
-            inspect.Parameter(
-                n, inspect.Parameter.POSITIONAL_OR_KEYWORD if n == "lr" else inspect.Parameter.KEYWORD_ONLY, default=d
-            )
-            for n, d in cls._defaults.items()
-        ]
-        cls.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+        kinds = {n: Parameter.POSITIONAL_OR_KEYWORD if n == "lr" else Parameter.KEYWORD_ONLY for n in cls._defaults}
+        parameters = [Parameter(n, kinds[n], default=d) for n, d in cls._defaults.items()]
+        cls.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
 
     def __init__(self, *args: Any, **options: Any) -> None:
         if len(args) > 1 or (args and "lr" in options):
             raise TypeError(f"{self._name}: only lr may stand without its name; give the other options by keyword")
-        self._plans: list[Plan] = []
-        self._kept: Kept | None = None
+        self._grouped: dict[Any, Groups] = {}
+        self._compiled: dict[Any, Callable[..., Any]] = {}
+        self._kept: State | None = None
         self._given_state: Container | None = None
         options = {**dict(zip(("lr",), args)), **options}
         for name in options:
@@ -194,18 +209,11 @@ class Optimizer:
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name in self._defaults:
-            self._check_option(name, value)
+            check_option(self._name, name, value)
             if name != "lr" or callable(value) or callable(self.__dict__.get("lr")):
-                object.__setattr__(self, "_plans", [])  # compiled with the option as it was
+                object.__setattr__(self, "_grouped", {})  # both depend on the options
+                object.__setattr__(self, "_compiled", {})
         object.__setattr__(self, name, value)
-
-    def _check_option(self, name: str, value: Any) -> None:
-        if isinstance(value, (int, float)) and not value >= 0:
-            raise ValueError(f"{self._name}: {name}={value} must be 0 or more")
-        if name in _BELOW_ONE and not value < 1:
-            raise ValueError(f"{self._name}: {name}={value} must be less than 1")
-        if isinstance(value, str) or (value is None and name in ("lr", "weight_decay")):
-            raise TypeError(f"{self._name}: {name}={value!r} must be a number{' or a schedule' if name == 'lr' else ''}")
 
     def __repr__(self) -> str:
         changed = [f"{n}={getattr(self, n)!r}" for n, d in self._defaults.items() if n == "lr" or getattr(self, n) is not d]
@@ -215,59 +223,52 @@ class Optimizer:
     @property
     def slots(self) -> tuple[str, ...]:
         """The names of the arrays that are kept for each weight, with these options."""
-        return self.names
+        return tuple([slot for slot, option in self._keeps.items() if not option or getattr(self, option)])
 
     def starts(self, shape: tuple[int, ...]) -> list[tuple[tuple[int, ...], float]]:
         """Shape and first value of each slot of a weight."""
         return [(shape, 0.0)] * len(self.slots)
 
     def rule(self, w: Array, g: Array, slots: Slots, lr: Any, step: Any, decay: float) -> tuple[Array, Slots]:
-        """What to take from a weight, and its new slots. `step` counts from 1; numbers are Python's or 0-d arrays like `w`."""
+        """The amount to subtract from a weight, and its new slots.
+
+        `step` counts from 1. Slots have the dtype of `w`; `lr` and `step` are Python numbers or arrays of that dtype.
+        """
         raise NotImplementedError
 
     def kernel_options(self) -> dict[str, Any] | None:
-        """The options for the backend's kernel; None where that cannot do what is asked for."""
+        """The options for the backend's kernel; None if the kernel lacks one of them."""
         return None
 
     # ---- pure ------------------------------------------------------------------------------------------------------------------
     def init(self, v: Any) -> Container:
         """The state before the first step."""
         given = Given(self._name, v, v)
-        if not given.weights:
-            return Container()
-        return Kept(given, self._first_columns(given), 0, False).container(self.slots)
+        return self._first_state(given).container() if given.leaves else Container()
 
     def update(self, v: Any, grads: Any, state: Any) -> tuple[Any, Container]:
         """New weights and new state; works inside jax.jit, tf.function and torch.compile, and lets gradients through."""
         given = Given(self._name, v, grads)
-        if not given.weights:
+        if not given.leaves:
             return v, state
-        names = self.slots
-        columns = [self._column(given, state, name) for name in names]
-        array = _native(state["step"])
-        backend = given.interpreter
-        eager = not (given.traced or given.compiles or backend.is_traced(array))
-        count = int(load(backend.name).item(array)) if eager else array
-        weights, columns, count = self._run(given, columns, count, stop=False, in_place=False)
-        if eager:
-            count = _step_array(load(backend.name), count, backend.device_of(given.weights[0]))
-        return given.nest(weights), _container(given.treedef, given.wrapped, names, columns, count)
+        columns = self._columns(given, state)
+        backend, count = given.backend, unwrap(state["step"])
+        if not (given.traced or _compiles(backend) or backend.is_traced(count)):
+            count = int(load(backend.name).item(count))
+        weights, columns = self._run(given, columns, count, stop=False, in_place=False)
+        return given.rebuild(weights), State(given, self.slots, columns, count + 1).container()
 
-    def _column(self, given: Given, state: Any, name: str) -> Flat:
-        if name not in state or "step" not in state:
-            raise ValueError(
-                f"{self._name}: the state has {list(state)}; expected {['step', *self.slots]}, as opt.init(v) gives it"
-            )
-        leaves, treedef = tree.flatten(state[name])
-        if treedef != given.treedef and tree.paths(treedef) != tree.paths(given.treedef):
-            raise tree.structure_error(f"{self._name}: the weights and {name} in the state", given.treedef, treedef)
-        return [_native(x) for x in leaves]
+    def _columns(self, given: Given, state: Any) -> list[Flat]:
+        if any(name not in state for name in ("step", *self.slots)):
+            expected = ["step", *self.slots]
+            raise ValueError(f"{self._name}: the state has {list(state)}; expected {expected}, as opt.init(v) gives it")
+        return [column(f"{self._name}: the weights and {n} in the state", given.treedef, Nest(state[n])) for n in self.slots]
 
     # ---- with a state of its own -----------------------------------------------------------------------------------------------
     def step(self, v: Any, grads: Any) -> Any:
         """The new weights, as constants; `v` and `grads` stay as they are, and `opt.state` advances."""
         given = Given(self._name, v, grads)
-        if not given.weights:
+        if not given.leaves:
             return v
         if given.traced:
             raise RuntimeError(
@@ -276,134 +277,151 @@ class Optimizer:
             )
         kept = self._kept
         if kept is None or not kept.fits(given):
-            kept = self._fitted(given, state) if len(state := self.state) else self._first(given)
-        weights, columns, count = self._run(given, kept.columns, kept.count, stop=True, in_place=kept.private)
-        kept.columns, kept.count, kept.private = columns, count, True
+            known, kept = self.state, self._first_state(given)
+            if len(known):
+                found = fitted(self._name, known, kept.container())
+                kept.columns, kept.count = self._columns(given, found), int(kept.backend.item(unwrap(found["step"])))
+        weights, kept.columns = self._run(given, kept.columns, kept.count, stop=True, in_place=kept.private)
+        kept.count, kept.private = kept.count + 1, True
         self._kept, self._given_state = kept, None
-        return given.nest(weights)
+        return given.rebuild(weights)
 
     @property
     def state(self) -> Container:
         """The state: a Container of `step` and the slots; empty before the first step."""
         if self._given_state is not None:
             return self._given_state
-        return Container() if self._kept is None else self._kept.container(self.slots)
+        return Container() if self._kept is None else self._kept.container()
 
     def set_state(self, state: Mapping[str, Any]) -> None:
         """Go on from a state that `opt.state` or `opt.init` gave, or that was loaded; on whichever framework it is."""
-        given = Container(state)
-        expected = {"step", *self.slots}
-        if len(given) and set(given) != expected:
-            raise ValueError(f"{self._name}.set_state: expected {sorted(expected)}, got {sorted(given)}")
-        self._kept, self._given_state = None, given if len(given) else None
+        self._kept, self._given_state = None, check_keys(self._name, state, ["step", *self.slots])
 
-    def _first(self, given: Given) -> Kept:
-        kept = Kept(given, self._first_columns(given), 0, True)
-        if given.compiles:
-            kept.count = _step_array(given.interpreter, 0, kept.device)
-        return kept
-
-    def _first_columns(self, given: Given) -> list[Flat]:
-        backend = load(given.interpreter.name)
+    def _first_state(self, given: Given) -> State:
+        backend = load(given.backend.name)
         rows = []
-        for i, w in enumerate(given.weights):
-            dtype = given.interpreter.dtype_of(w)
+        for i, w in enumerate(given.leaves):
+            dtype, device = given.backend.dtype_of(w), given.backend.device_of(w)
             if dtype.kind != "f":
-                place = f" at {path!r}" if (path := tree.paths(given.treedef)[i]) else ""
+                place = given.place(i)
                 raise TypeError(f"{self._name}: the weight{place} is {dtype}; optimizers work on real floating-point arrays")
-            device = given.interpreter.device_of(w)
-            starts = self.starts(given.interpreter.shape_of(w))
+            starts = self.starts(given.backend.shape_of(w))
             rows.append([backend.full(shape=s, fill_value=x, dtype=wide(dtype), device=device) for s, x in starts])
-        return [list(column) for column in zip(*rows)]
-
-    def _fitted(self, given: Given, state: Container) -> Kept:
-        kept = self._first(given)
-        found = fitted(self._name, state, kept.container(self.slots))
-        kept.columns = [self._column(given, found, name) for name in self.slots]
-        count = _native(found["step"])
-        kept.count = count if given.compiles else int(load(kept.backend).item(count))
-        return kept
+        return State(given, self.slots, [list(column) for column in zip(*rows)], 0, private=True)
 
     # ---- the update on lists of native arrays ----------------------------------------------------------------------------------
-    def _run(self, given: Given, columns: list[Flat], count: Any, *, stop: bool, in_place: bool) -> Any:
-        plan = next((plan for plan in self._plans if plan.fits(given)), None)
-        if plan is None:
-            plan = Plan(given, self._groups(given))
-            if given.compiles or not given.traced:  # torch.compile would compile again, for a list that has grown
-                self._plans.append(plan)
-        function = plan.compiled.get(stop)
-        if not given.compiles or function is None:
-            function = functools.partial(self._advance, given.interpreter, plan.groups, stop, in_place)
-            if given.compiles:
-                function = plan.compiled[stop] = given.interpreter.compiled_update(function)
-        return function(given.weights, given.grads, columns, count, None if callable(self.lr) else self.lr)
+    def _run(self, given: Given, columns: list[Flat], count: Any, *, stop: bool, in_place: bool) -> tuple[Flat, list[Flat]]:
+        lr = None if callable(self.lr) else unwrap(self.lr)
+        groups = self._groups(given)
+        return self.advance(given.backend, groups, given.leaves, given.grads, columns, count, lr, stop=stop, in_place=in_place)
 
-    def _groups(self, given: Given) -> list[Group]:
-        """The weights by what the filters say of their paths."""
-        found: dict[tuple[float, float], list[int]] = {}
-        paths = tree.paths(given.treedef) if self.decay or self.lr_factors else [""] * len(given.weights)
-        for i in given.chosen:
-            decay = self.weight_decay if self.decay is None or self.decay(paths[i]) else 0.0
-            found.setdefault((_factor(self.lr_factors, paths[i]), decay), []).append(i)
-        return [Group(positions, *key) for key, positions in found.items()]
+    def _groups(self, given: Given) -> Groups:
+        """The weights, grouped by the values of the filters at their paths."""
+        if not (self.decay or self.lr_factors):
+            return (Group(given.chosen, 1.0, self.weight_decay),)
+        key = given.treedef, given.chosen
+        found = None if given.traced else self._grouped.get(key)
+        if found is None:
+            by_values: dict[tuple[float, float], list[int]] = {}
+            paths = tree.paths(given.treedef)
+            for i in given.chosen:
+                decay = self.weight_decay if self.decay is None or self.decay(paths[i]) else 0.0
+                by_values.setdefault((_factor(self.lr_factors, paths[i]), decay), []).append(i)
+            found = tuple([Group(tuple(positions), *values) for values, positions in by_values.items()])
+            if not given.traced:  # torch.compile would compile again for a dict that has grown
+                self._grouped[key] = found
+        return found
+
+    def advance(
+        self, backend: Any, groups: Groups, weights: Flat, grads: list[Any], columns: list[Flat], count: Any, lr: Any, *,
+        stop: bool = False, in_place: bool = False,
+    ) -> tuple[Flat, list[Flat]]:  # fmt: skip
+        """New weights and columns of slots; compiled on the backends that compile updates.
+
+        `count` is the number of steps before this one. `lr` None stands for the schedule. With `stop` no gradient flows
+        through. `in_place` says that the columns are the optimizer's own, and may be overwritten.
+        """
+        if not _compiles(backend):
+            return self._advance(backend, groups, stop, in_place, weights, grads, columns, count, lr)
+        key = backend.name, groups, stop
+        function = self._compiled.get(key)
+        if function is None:
+            function = backend.compiled_update(functools.partial(self._advance, backend, groups, stop, False))
+            self._compiled[key] = function
+        return function(weights, grads, columns, count, lr)
 
     def _advance(
-        self, backend: Any, groups: list[Group], stop: bool, in_place: bool,
-        weights: Flat, grads: Flat, columns: list[Flat], count: Any, lr: Any,
-    ) -> tuple[Flat, list[Flat], Any]:  # fmt: skip
+        self, backend: Any, groups: Groups, stop: bool, in_place: bool,
+        weights: Flat, grads: list[Any], columns: list[Flat], count: Any, lr: Any,
+    ) -> tuple[Flat, list[Flat]]:  # fmt: skip
         if stop:
             backend = load(backend.name)  # values on the tape are NumPy's
-            fresh = iter(backend.constants([*weights, *(g for g in grads if g is not None)]))
-            weights, grads = [next(fresh) for _ in weights], [None if g is None else next(fresh) for g in grads]
+            weights, grads = backend.constants(weights), _constants(backend, grads)
+            columns = columns if in_place else [backend.constants(flat) for flat in columns]  # in place they are its own
+            count, lr = (x if isinstance(x, _PLAIN) else backend.constants([x])[0] for x in (count, lr))
         if self.clip_value is not None:
             grads = clip_by_value(grads, self.clip_value)
         if self.clip_norm is not None:
             grads = clip_by_global_norm(grads, self.clip_norm)
         before: Any = count
-        if not isinstance(count, int):
+        if not isinstance(count, (int, float)):
             widest = dtypes.float64 if any(backend.dtype_of(w) is dtypes.float64 for w in weights) else dtypes.float32
             before = astype(Array(count), widest)
         rate = self._rate(before, lr)
         new = [list(weights), *(list(column) for column in columns)]
         for positions, factor, decay in groups:
             chosen = [[x[i] for i in positions] for x in (weights, grads, *columns)]
-            scaled = rate if factor == 1 else rate * factor
-            found = self._group(backend, chosen, scaled, before + 1, decay, in_place)
+            found = self._group(backend, chosen, rate if factor == 1 else rate * factor, before + 1, decay, in_place)
             if len(positions) == len(weights):
                 new = found
                 continue
             for column, values in zip(new, found):
                 for i, value in zip(positions, values):
                     column[i] = value
-        return new[0], list(new[1:]), count + 1
+        return new[0], list(new[1:])
 
     def _rate(self, before: Any, lr: Any) -> Any:
-        rate = self.lr(before) if lr is None else lr  # type: ignore[operator]
-        if isinstance(rate, (int, float)):
-            return rate
-        return float(rate) if isinstance(before, int) else rate if isinstance(rate, Array) else Array(rate)
+        """The learning rate as a Python number or an Array."""
+        if lr is None:
+            lr = self.lr(before)  # type: ignore[operator]
+            lr = float(lr) if isinstance(before, int) else lr
+        return lr if isinstance(lr, (int, float, Array)) else Array(lr)
 
     def _group(self, backend: Any, chosen: list[Flat], rate: Any, step: Any, decay: float, in_place: bool) -> Any:
-        """New weights and columns of one group: by the backend's kernel if there is one, else weight by weight."""
-        options = self.kernel_options() if isinstance(step, int) and backend.level == 0 else None
-        kernel = None if options is None else getattr(backend, self.kernel, None)
-        if kernel and options is not None:
+        """New weights and columns of one group: by the backend's kernel if it has one that can, else weight by weight."""
+        numbers = not isinstance(rate, Array) and not isinstance(step, Array)
+        kernel = getattr(backend, self._kernel, None) if numbers and backend.level == 0 else None
+        options = None if kernel is None else self.kernel_options()
+        if kernel is not None and options is not None:
             found = kernel(*chosen, lr=rate, step=step, decay=decay, in_place=in_place, **options)
             if found is not None:
                 return found
         rows = [self._leaf(rate, step, decay, *map(Array, row)) for row in zip(*chosen)]
         return [list(column) for column in zip(*rows)]
 
-    def _leaf(self, lr: Any, step: Any, decay: float, w: Array, g: Array, *slots: Array) -> list[Any]:
-        own = w.dtype
-        dtype = wide(own)
-        w, g, lr, step = (astype(x, dtype, copy=False) if isinstance(x, Array) else x for x in (w, g, lr, step))
-        if decay and self.decays == IN_GRADIENT:
+    def _leaf(self, lr: Any, step: Any, decay: float, *arrays: Array) -> Flat:
+        """New weight and slots of one weight. Each keeps its dtype; they are computed in that of the weight, or in float32."""
+        own = [x.dtype for x in arrays]
+        dtype = wide(own[0])
+        w, g, *slots = [x if kept is dtype else astype(x, dtype) for x, kept in zip(arrays, own)]
+        lr, step = [astype(x, dtype, copy=False) if isinstance(x, Array) else x for x in (lr, step)]
+        if decay and self._decays == IN_GRADIENT:
             g = g + decay * w
-        change, slots = self.rule(w, g, slots, lr, step, decay)
-        if decay and self.decays == IN_WEIGHTS:
+        change, new = self.rule(w, g, tuple(slots), lr, step, decay)
+        if decay and self._decays == IN_WEIGHTS:
             w = w * (1.0 - lr * decay)
-        return [astype(w - change, own, copy=False)._data, *(x._data for x in slots)]
+        results = zip((w - change, *new), (own[0], *own[2:]))
+        return [x._data if kept is dtype else astype(x, kept)._data for x, kept in results]
+
+
+def _compiles(backend: Any) -> bool:
+    return backend.level == 0 and hasattr(backend, "compiled_update")
+
+
+def _constants(backend: Any, grads: list[Any]) -> list[Any]:
+    """The gradients as constants; None stays."""
+    fresh = iter(backend.constants([g for g in grads if g is not None]))
+    return [None if g is None else next(fresh) for g in grads]
 
 
 def _factor(factors: Callable[[str], float] | Mapping[str, float] | None, path: str) -> float:
@@ -415,12 +433,8 @@ def _factor(factors: Callable[[str], float] | Mapping[str, float] | None, path: 
     return float(factors[max(fitting, key=len)]) if fitting else 1.0
 
 
-def _native(x: Any) -> Any:
-    return x._data if isinstance(x, Array) else x
-
-
 def fitted(name: str, state: Container, own: Container) -> Container:
-    """A state of any framework and kind of nest as `own` is, in nest, framework, devices and dtypes; by paths."""
+    """A state with the nest, framework, devices and dtypes of `own`; the leaves are found by their paths."""
     leaves, treedef = tree.flatten(own)
     paths = tree.paths(treedef)
     found = dict(tree.leaves_with_paths(state))
@@ -431,8 +445,8 @@ def fitted(name: str, state: Container, own: Container) -> Container:
     return tree.unflatten(treedef, [_like(f"{name}: {path!r} in the state", found[path], x) for path, x in zip(paths, leaves)])
 
 
-def _like(what: str, x: Any, own: Any) -> Any:
-    like = _native(own)
+def _like(what: str, x: AnyArray, own: AnyArray) -> AnyArray:
+    like = unwrap(own)
     backend = interpreters[type(like)]
     made = native_array(x, backend.dtype_of(like), backend.device_of(like), None, backend.name)
     shape, expected = backend.shape_of(made), backend.shape_of(like)

@@ -1,11 +1,11 @@
-"""What is done to gradients before an optimizer sees them."""
+"""Functions of gradients that come before the optimizer: norms and clipping."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from trellis import dtypes, tree
-from trellis.dispatch import interpreters
+from trellis.core import dtypes, tree
+from trellis.core.dispatch import interpreters
 from trellis.ops.conversion import astype
 from trellis.ops.elementwise import add, clip, divide, multiply, sqrt, square
 from trellis.ops.reduction import sum as sum_of
@@ -31,7 +31,7 @@ def global_norm(grads: Any, /) -> Any:
 
 
 def clip_by_global_norm(grads: Any, max_norm: float, /) -> Any:
-    """The gradients, scaled down together where their common norm is larger than `max_norm`.
+    """The gradients times min(1, max_norm / global_norm(grads)).
 
     >>> import trellis as tl
     >>> tl.clip_by_global_norm({"w": tl.asarray([3.0, 0.0]), "b": tl.asarray(4.0)}, 1.0)["w"]
@@ -44,7 +44,7 @@ def clip_by_global_norm(grads: Any, max_norm: float, /) -> Any:
 
 
 def clip_by_value(grads: Any, limit: float, /) -> Any:
-    """The gradients with every element brought between -limit and limit.
+    """The gradients with every element clipped to the range from -limit to limit.
 
     >>> import trellis as tl
     >>> tl.clip_by_value(tl.asarray([3.0, -0.5]), 1.0)

@@ -1,27 +1,27 @@
-"""Around an optimizer: gradients added up over several steps, and an average of the weights."""
+"""Wrappers of an optimizer: gradients added up over several steps, and an average of the weights."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from trellis import dtypes, tree
-from trellis.array import Array
-from trellis.container import Container
-from trellis.dispatch import interpreters, load
-from trellis.nests import Nest, backend_of
-from trellis.ops.conversion import astype
+from trellis.core import dtypes, tree
+from trellis.core.array import Array
+from trellis.core.container import Container
+from trellis.core.dispatch import interpreters, load
+from trellis.core.leaves import MixedNest, backend_of, device_of, unwrap
+from trellis.ops.conversion import astype, stop_gradient
 from trellis.ops.elementwise import add, multiply, subtract
 from trellis.ops.searching import where
-from trellis.optim.engine import Optimizer, fitted
+from trellis.optim.engine import Optimizer, check_keys, fitted
 from trellis.optim.gradients import dtype_of, wide
-from trellis.transforms import stop_gradient
+from trellis.optim.schedules import whole_number
 
 __all__ = ["EMA", "accumulate"]
 
 
 class _Stateful:
-    """Something with a pure `init`, and a state that it keeps between steps."""
+    """A wrapper with a pure `init`, and a state that it keeps between steps."""
 
     keys: ClassVar[tuple[str, ...]] = ()
     _state: Container | None = None
@@ -37,10 +37,7 @@ class _Stateful:
 
     def set_state(self, state: Mapping[str, Any]) -> None:
         """Go on from a state that `state` or `init` gave, or that was loaded; on whichever framework it is."""
-        given = Container(state)
-        if len(given) and set(given) != set(self.keys):
-            raise ValueError(f"{type(self).__name__}.set_state: expected {sorted(self.keys)}, got {sorted(given)}")
-        self._state, self._fits = given if len(given) else None, False
+        self._state, self._fits = check_keys(type(self).__name__, state, self.keys), False
 
     def _begin(self, v: Any) -> Container:
         if self._state is None:
@@ -52,23 +49,21 @@ class _Stateful:
 
 
 def _count(v: Any) -> Any:
-    """0 as an array beside the arrays of a nest."""
-    nest = Nest(v)
-    backend = backend_of(nest.arrays)
-    device = interpreters[type(nest.arrays[0])].device_of(nest.arrays[0]) if nest.arrays else None
-    zero = backend.full(shape=(), fill_value=0, dtype=dtypes.int32, device=device)
-    return Array(zero) if nest.wraps else zero
+    """The number 0 as an array on the framework of a nest, native if the arrays of the nest are."""
+    nest = MixedNest(v)
+    zero = backend_of(nest.arrays).full(shape=(), fill_value=0, dtype=dtypes.int32, device=device_of(nest.arrays))
+    return Array(zero) if any(nest.wrapped) else zero
 
 
 def _next(count: Any) -> tuple[Any, int | None]:
-    """The count and one more: as an array, and as a Python number if that can be known."""
-    native = count._data if isinstance(count, Array) else count
+    """count + 1 as an array, and as a Python number if its value is known."""
+    native = unwrap(count)
     backend = interpreters[type(native)]
     return add(count, 1), None if backend.is_traced(native) else int(load(backend.name).item(native)) + 1
 
 
 def accumulate(optimizer: Optimizer, steps: int, /) -> Accumulated:
-    """An optimizer that acts at every `steps`-th call only, on the mean of the gradients since it did so last.
+    """An optimizer that updates the weights at every `steps`-th call only, with the mean of the gradients of these calls.
 
     >>> import trellis as tl
     >>> opt = tl.accumulate(tl.SGD(0.5), 2)
@@ -76,13 +71,12 @@ def accumulate(optimizer: Optimizer, steps: int, /) -> Accumulated:
     >>> float(v[0]), float(opt.step(v, tl.asarray([3.0]))[0])
     (1.0, 0.0)
     """
-    if not isinstance(steps, int) or isinstance(steps, bool) or steps < 1:
-        raise ValueError(f"accumulate: steps={steps!r} must be a whole number, 1 or more")
+    whole_number("accumulate", "steps", steps)
     return Accumulated(optimizer, steps)
 
 
 class Accumulated(_Stateful):
-    """See `tl.accumulate`. `update` is pure; where it is traced, both outcomes are computed and one is chosen."""
+    """See `tl.accumulate`. `update` is pure; a traced one computes both outcomes and chooses one."""
 
     keys: ClassVar[tuple[str, ...]] = ("count", "total", "optimizer")
 
@@ -110,7 +104,7 @@ class Accumulated(_Stateful):
         return tree.map(lambda a, b: where(due, a, b), (new_v, done), (v, waiting))
 
     def step(self, v: Any, grads: Any) -> Any:
-        """The new weights; at most calls `v` itself."""
+        """The new weights; `v` itself at a call that only adds up gradients."""
         state = self._begin(v)
         v, self._state = self.update(_constant(v), _constant(grads), state)
         return v
@@ -125,9 +119,9 @@ def _zeros(w: Any) -> Any:
 
 
 class EMA(_Stateful):
-    """An average of the weights that forgets: average = decay * average + (1 - decay) * v, from the first `v` on.
+    """The exponential moving average of the weights: average = decay * average + (1 - decay) * v, from the first `v` on.
 
-    `warmup` forgets faster at first, by min(decay, (1 + steps) / (10 + steps)). Half precision is averaged in float32.
+    With `warmup` the decay is min(decay, (1 + steps) / (10 + steps)). Half precision is averaged in float32.
 
     >>> import trellis as tl
     >>> ema = tl.EMA(0.5)

@@ -1,8 +1,7 @@
-"""What happens beside a training: functions and objects that are called as it goes on, early stopping, and checkpoints."""
+"""Callbacks of a training: functions and objects that it calls as it goes on, early stopping, and checkpoints."""
 
 from __future__ import annotations
 
-import glob
 import json
 import math
 import os
@@ -11,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from trellis.container import Container
-from trellis.nn.saving import FileError, load, save
+from trellis.core.container import Container
+from trellis.nn.saving import FileError, load, parts_left_by, save
 from trellis.optim.engine import fitted
-from trellis.training.data import positive
+from trellis.optim.schedules import whole_number
 from trellis.training.steps import rate_of
 
 if TYPE_CHECKING:
@@ -59,9 +58,7 @@ def as_callbacks(callbacks: Any) -> list[Callback]:
     for one in several:
         if isinstance(one, type) or not (isinstance(one, Callback) or callable(one)):
             what = f"the class {one.__name__}; make one of it" if isinstance(one, type) else f"a {type(one).__name__}"
-            raise TypeError(
-                f"fit: callbacks holds {what}; expected a tl.Callback, or a function that is called after every epoch"
-            )
+            raise TypeError(f"fit: callbacks holds {what}; expected a tl.Callback, or a function to call after every epoch")
     return [one if isinstance(one, Callback) else _Function(one) for one in several]
 
 
@@ -78,7 +75,7 @@ class EarlyStopping(Callback):
     def __init__(
         self, monitor: str = "", *, patience: int = 5, min_delta: float = 0.0, mode: str = "", restore_best: bool = True
     ) -> None:
-        positive("EarlyStopping", "patience", patience)
+        whole_number("EarlyStopping", "patience", patience)
         if mode not in ("", "min", "max"):
             raise ValueError(f"EarlyStopping: mode={mode!r} must be 'min' or 'max'")
         self.monitor, self.patience, self.min_delta, self.mode = monitor, patience, min_delta, mode
@@ -107,7 +104,7 @@ class EarlyStopping(Callback):
 
     def on_end(self, run: Run) -> None:
         if self.values:
-            run.give(self.values["v"], self.values["buffers"])
+            run.set_values(self.values["v"], self.values["buffers"])
 
     def state(self) -> dict[str, Any]:
         return {"numbers": np.array([self.best, self.best_epoch, self.waited], np.float64), **self.values}
@@ -117,7 +114,7 @@ class EarlyStopping(Callback):
         self.values = {name: _part(state, name) for name in ("v", "buffers")} if "v" in state else {}
 
 
-class Checkpoint:
+class Checkpoint(Callback):
     """Keep what a training needs to go on exactly in one safetensors file: written whole or not at all, after every epoch.
 
     `every_steps` writes inside epochs too.
@@ -127,15 +124,15 @@ class Checkpoint:
     """
 
     def __init__(self, path: Any, *, every_epochs: int = 1, every_steps: int = 0) -> None:
-        positive("Checkpoint", "every_epochs", every_epochs)
-        positive("Checkpoint", "every_steps", every_steps, 0)
+        whole_number("Checkpoint", "every_epochs", every_epochs)
+        whole_number("Checkpoint", "every_steps", every_steps, 0)
         self.path, self.every_epochs, self.every_steps = path, every_epochs, every_steps
 
-    def after_step(self, run: Run) -> None:
+    def on_step(self, run: Run) -> None:
         if self.every_steps and run.step % self.every_steps == 0:
             self.write(run)
 
-    def after_epoch(self, run: Run) -> None:
+    def on_epoch(self, run: Run) -> None:
         if run.epoch % self.every_epochs == 0 or run.epoch == run.epochs or run.history.stopped:
             self.write(run)
 
@@ -159,8 +156,8 @@ class Checkpoint:
     def read(self, run: Run) -> bool:
         """Put a training back to where the file was written; False if there is none. All of it fits, or nothing changes."""
         name = os.fspath(self.path)
-        for left in glob.glob(os.path.join(glob.escape(os.path.dirname(name)), f".{glob.escape(os.path.basename(name))}.*.part")):
-            os.unlink(left)  # of a process that was killed while it wrote
+        for left in parts_left_by(name):
+            os.unlink(left)
         if not os.path.exists(name):
             return False
         found = load(name, backend="numpy")

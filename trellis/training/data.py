@@ -1,7 +1,7 @@
-"""What a training takes its batches from: arrays, any iterable of batches, or a function of the epoch that gives one.
+"""The sources of batches: arrays, any iterable of batches, or a function from the epoch to an iterable.
 
-A batch is what the model is called with, or a tuple of that and what the loss gets beside the model's result: `(x, y)`. The model
-takes a tuple as several arguments and a dict as keywords.
+A batch is the input of the model, or a tuple of the input and the other arguments of the loss: `(x, y)`. A tuple as input holds
+several arguments of the model, a dict holds keywords.
 """
 
 from __future__ import annotations
@@ -14,14 +14,16 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from trellis import dtypes, tree
-from trellis.array import Array
-from trellis.container import Container
-from trellis.dispatch import interpreters, load
-from trellis.keys import Key, fold_in
+from trellis.core import dtypes, tree
+from trellis.core.array import Array
+from trellis.core.container import Container
+from trellis.core.dispatch import interpreters, load
+from trellis.core.leaves import unwrap
 from trellis.ops.conversion import is_array, native_array
 from trellis.ops.indexing import take
-from trellis.ops.random import permutation
+from trellis.optim.schedules import whole_number
+from trellis.random.keys import Key, fold_in
+from trellis.random.samplers import permutation
 
 ORDER = 0x6F72646572  # keeps the keys of orders apart from those of steps
 
@@ -41,7 +43,7 @@ class Batches:
     def __init__(
         self, arrays: Any, batch_size: int = 32, *, shuffle: bool = True, seed: int | Key = 0, drop_last: bool = False
     ) -> None:
-        positive("Batches", "batch_size", batch_size)
+        whole_number("Batches", "batch_size", batch_size)
         found = tree.leaves_with_paths(arrays)
         for path, x in found:
             if not is_array(x):
@@ -60,7 +62,7 @@ class Batches:
 
     @property
     def settings(self) -> dict[str, Any]:
-        """What the batches of an epoch follow from, but for the arrays themselves."""
+        """The settings that decide the batches of an epoch, beside the arrays themselves."""
         return {"rows": self.rows, "batch_size": self.batch_size, "shuffle": self.shuffle, "drop_last": self.drop_last}
 
     def __len__(self) -> int:
@@ -72,7 +74,7 @@ class Batches:
 
     def epoch(self, number: int, start: int = 0) -> Iterator[Any]:
         """The batches of an epoch, counted from 0; from batch `start` on."""
-        order = _plain(permutation(self.rows, seed=fold_in(self.key, number), backend="numpy")) if self.shuffle else None
+        order = unwrap(permutation(self.rows, seed=fold_in(self.key, number), backend="numpy")) if self.shuffle else None
         for first in range(start * self.batch_size, len(self) * self.batch_size, self.batch_size):
             rows = slice(first, first + self.batch_size)
             yield tree.map(lambda x, rows=rows: _rows(x, rows, order), self.arrays)
@@ -89,16 +91,13 @@ class Batches:
 
 def _rows(x: Any, rows: slice, order: Any) -> Any:
     if order is None:
-        return x[rows] if isinstance(x, (Array, np.ndarray)) else _plain(Array(x)[rows])
-    data = _plain(x)
+        return x[rows] if isinstance(x, (Array, np.ndarray)) else unwrap(Array(x)[rows])
+    data = unwrap(x)
     if isinstance(data, np.ndarray):
-        return Array(data[order[rows]]) if isinstance(x, Array) else data[order[rows]]
-    chosen = interpreters[type(data)].constant(order[rows], like=data)
-    return take(x, Array(chosen) if isinstance(x, Array) else chosen, axis=0)
-
-
-def _plain(x: Any) -> Any:
-    return x._data if isinstance(x, Array) else x
+        chosen = data[order[rows]]
+    else:
+        chosen = take(data, interpreters[type(data)].constant(order[rows], like=data), axis=0)
+    return Array(chosen) if isinstance(x, Array) else chosen
 
 
 class Iterables:
@@ -132,7 +131,7 @@ class Iterables:
 
     def first(self) -> Any:
         """A batch, to look at: of an iterator it is given out again."""
-        batch = next(iter(self.data(0) if not isinstance(self.data, Iterable) else self.data), None)
+        batch = next(iter(self.data if isinstance(self.data, Iterable) else self.data(0)), None)
         if self.once is not None:
             self.once = itertools.chain([batch], self.once)
         return batch
@@ -170,13 +169,8 @@ def source(data: Any, steps: int | None = None, **options: Any) -> Source:
             "of the epoch that returns one"
         )
     if steps is not None:
-        positive("fit", "steps_per_epoch", steps)
+        whole_number("fit", "steps_per_epoch", steps)
     return Iterables(data, steps)
-
-
-def positive(name: str, argument: str, value: Any, least: int = 1) -> None:
-    if not isinstance(value, int) or isinstance(value, bool) or value < least:
-        raise ValueError(f"{name}: {argument}={value!r} must be a whole number, {least} or more")
 
 
 class Batch(NamedTuple):
@@ -188,31 +182,37 @@ class Batch(NamedTuple):
     rows: int
 
 
+def call_arguments(inputs: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """The arguments and keywords that a model is called with: a tuple or a list holds several arguments, a dict keywords."""
+    if isinstance(inputs, dict):
+        return (), dict(inputs)
+    return tuple(inputs) if isinstance(inputs, (tuple, list)) else (inputs,), {}
+
+
 class Place:
     """The framework, the device and the dtype of a model: floating-point data are cast to it."""
 
     def __init__(self, v: Container) -> None:
-        first: Any = _plain(next(iter(tree.leaves(v))))
+        first: Any = unwrap(next(iter(tree.leaves(v))))
         self.backend = load(interpreters[type(first)].name)
         self.device, self.dtype = self.backend.device_of(first), self.backend.dtype_of(first)
 
-    def bring(self, batch: Any) -> Batch:
+    def to_batch(self, batch: Any) -> Batch:
+        """The arrays of a batch as Arrays on the model's framework and device."""
         if isinstance(batch, Mapping) and not isinstance(batch, Container):
             raise TypeError(
                 f"a batch is a dict of {list(batch)}; expected (inputs, targets). Map it first: "
                 "((batch['x'], batch['y']) for batch in data)"
             )
         inputs, *targets = batch if isinstance(batch, (tuple, list)) else (batch,)
-        brought, targets = tree.map(self._array, (inputs, tuple(targets)))
-        leaves = tree.leaves(brought)
+        inputs, targets = tree.map(self._array, (inputs, tuple(targets)))
+        leaves = tree.leaves(inputs)
         if not leaves or not leaves[0].shape:
             raise ValueError(f"a batch holds no array with rows for the model; it is a {type(batch).__name__}")
-        kwargs = dict(brought) if isinstance(inputs, dict) else {}
-        args = () if kwargs else tuple(brought) if isinstance(inputs, (tuple, list)) else (brought,)
-        return Batch(args, kwargs, targets, leaves[0].shape[0])
+        return Batch(*call_arguments(inputs), targets, leaves[0].shape[0])
 
     def _array(self, x: Any) -> Array:
-        data = _plain(x)
+        data = unwrap(x)
         own = interpreters[type(data)].dtype_of(data) if is_array(data) else None
         dtype = self.dtype if own is not None and own.kind == "f" else self._whole(data, own)
         return Array(native_array(data, dtype, self.device, None, self.backend.name))

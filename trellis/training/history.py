@@ -1,4 +1,4 @@
-"""What a training measured: a row an epoch, the loss of every step; as CSV, JSON, or a picture."""
+"""The measurements of a training: one row per epoch, and the loss of every step; as CSV, JSON, or a picture."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class History:
 
     @property
     def names(self) -> list[str]:
-        """What was measured, in the order of the first row."""
+        """The names of the measured quantities, in the order of the first row."""
         return list(dict.fromkeys(name for row in self.rows for name in row))
 
     def __len__(self) -> int:
@@ -50,7 +50,7 @@ class History:
         return f"History({len(self.rows)} epochs, {len(self.losses)} steps{last}{', ' * bool(self.stopped)}{self.stopped})"
 
     def save(self, path: Any) -> None:
-        """Write a .csv file, a line an epoch, or a .json file with the losses of the steps too: all of it, or nothing."""
+        """Write a .csv file with one line per epoch, or a .json file with the losses of the steps too: all of it, or nothing."""
         kind = os.path.splitext(os.fspath(path))[1]
         if kind == ".csv":
             text = io.StringIO(newline="")
@@ -67,13 +67,13 @@ class History:
 
     @classmethod
     def load(cls, path: Any) -> History:
-        """What `save` wrote to a .json file."""
+        """Read a .json file that `save` wrote."""
         with open(path, encoding="utf-8") as file:
             found = json.load(file)
         return cls(found["epochs"], found["losses"], found["stopped"])
 
     def plot(self, path: Any) -> None:
-        """Draw the curves, one panel a quantity, training beside validation, to a .png, .svg or .html file."""
+        """Draw the curves, one panel per quantity, training and validation in one panel, to a .png, .svg or .html file."""
         panels: dict[str, dict[str, Any]] = {}
         for name in self.names:
             if name in ("epoch", "seconds"):

@@ -8,6 +8,8 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
+from trellis.training.callbacks import Callback
+
 _LINE_EVERY = 30.0  # seconds between lines inside an epoch, where there is no terminal
 _DRAW_EVERY = 0.1
 
@@ -26,7 +28,7 @@ def numbers(values: Mapping[str, Any]) -> str:
     return "  ".join(f"{name} {value:.4f}" if abs(value) >= 1e-3 else f"{name} {value:.2e}" for name, value in values.items())
 
 
-class Progress:
+class Progress(Callback):
     """Shows epochs and steps on a stream. `steps` is how many an epoch has, 0 if not known."""
 
     def __init__(self, stream: Any, epochs: int, steps: int, done: int = 0) -> None:
@@ -44,16 +46,16 @@ class Progress:
             return None
         return (self.epochs * self.steps - done) * (time.monotonic() - self.begun) / passed
 
-    def step(self, epoch: int, position: int, done: int, values: Mapping[str, float]) -> None:
-        """After a step: `done` of all steps, `position` of the epoch's."""
+    def on_step(self, run: Any) -> None:
         now = time.monotonic()
         if not self.timed:
-            self.timed, self.first, self.begun = True, done, now
+            self.timed, self.first, self.begun = True, run.step, now
         if now - self.drawn < (_DRAW_EVERY if self.terminal else _LINE_EVERY):
             return
         self.drawn = now
-        left = self.left(done)
-        parts = [f"epoch {epoch}/{self.epochs}", self._bar(position), numbers(values), f"{duration(left)} left" if left else ""]
+        left = self.left(run.step)
+        measured, rest = numbers(run.means.values()), f"{duration(left)} left" if left else ""
+        parts = [f"epoch {run.epoch + 1}/{self.epochs}", self._bar(run.position), measured, rest]
         self._show("  ".join(part for part in parts if part), end=not self.terminal)
 
     def _bar(self, position: int) -> str:
@@ -63,13 +65,15 @@ class Progress:
         done, rest = self.marks
         return f"{done * full}{rest * (20 - full)} {position}/{self.steps}" if self.terminal else f"{position}/{self.steps}"
 
-    def epoch(self, row: Mapping[str, Any]) -> None:
-        """After an epoch: a line that stays."""
+    def on_epoch(self, run: Any) -> None:
+        """A line that stays."""
+        row = run.history.rows[-1]
         values = {name: value for name, value in row.items() if name not in ("epoch", "seconds")}
         self._show(f"epoch {row['epoch']}/{self.epochs}  {numbers(values)}  {row['seconds']:.1f} s", end=True)
 
-    def note(self, text: str) -> None:
-        self._show(text, end=True)
+    def on_end(self, run: Any) -> None:
+        if run.history.stopped:
+            self._show(f"stopped: {run.history.stopped}", end=True)
 
     def _show(self, text: str, end: bool) -> None:
         if not self.terminal:

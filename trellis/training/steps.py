@@ -7,32 +7,33 @@ import copy
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
-from trellis import dtypes, tree
-from trellis.array import Array
-from trellis.container import Container
-from trellis.control import compile as compiled
-from trellis.keys import Key
+from trellis.core import dtypes, tree
+from trellis.core.array import Array
+from trellis.core.container import Container
+from trellis.nn.border import run_copy
 from trellis.nn.building import Stream
 from trellis.nn.functional import functional_call
-from trellis.nn.module import Module, _run
-from trellis.nn.structure import Binding, modules
+from trellis.nn.module import Module
+from trellis.nn.structure import modules
 from trellis.nn.tracking import Tracker
 from trellis.ops.comparison import isfinite
 from trellis.ops.conversion import astype
 from trellis.ops.reduction import all as all_of, mean
 from trellis.ops.searching import argmax
+from trellis.random.keys import Key
 from trellis.training.data import Batch, Place
-from trellis.transforms import value_and_grad
+from trellis.transforms.compile import compile as compiled
+from trellis.transforms.gradients import value_and_grad
 
 Metrics = Mapping[str, Callable[..., Any]]
 
 
 class NonFiniteLoss(FloatingPointError):
-    """The loss, or a parameter, is NaN or infinite; the message says since which step, and where first."""
+    """The loss or a parameter is NaN or infinite. The message names the step and the first non-finite numbers."""
 
 
 class Moment(NamedTuple):
-    """What a step began with. The last two are kept, to find out where numbers stopped being finite."""
+    """The state at the beginning of a step. The last two are kept, to find the first non-finite numbers."""
 
     v: Container
     buffers: Container
@@ -88,7 +89,7 @@ class Steps:
         """Means of the loss and the metrics over all rows, with the model in evaluation mode."""
         means = Means()
         with mode(self.model, False):
-            for batch in map(self.place.bring, batches):
+            for batch in map(self.place.to_batch, batches):
                 loss, measured = self._measure(v, buffers, batch[:3])
                 means.add(batch.rows, {"loss": float(loss)} | {name: float(value) for name, value in measured.items()})
         return means.values()
@@ -103,36 +104,32 @@ class Steps:
 
     # ---- what went wrong -------------------------------------------------------------------------------------------------------
     def explain_loss(self, moment: Moment, before: Moment | None) -> str:
-        """Where numbers stopped being finite, if the loss of the step that began with `moment` is not."""
+        """The first non-finite numbers, for a step that began with `moment` and has a non-finite loss."""
         if wrong := non_finite(moment.v):
-            since = "was not finite before" if before is None else f"is not since the step before, where {self._cause(before)}"
-            return f"the parameter {_some(wrong)} {since}"
+            if before is None:
+                return f"the parameter {_some(wrong)} was non-finite before the first step"
+            return f"the parameter {_some(wrong)} became non-finite in the previous step: {self._cause(before)}"
         if non_finite((moment.batch.args, moment.batch.kwargs, moment.batch.targets)):
             return "the batch itself holds NaN or infinity"
         layer, spoilt = self._first_layer(moment), non_finite(self.gradients(moment)[1])
-        where = f"the result of layer {layer!r} is the first that is not" if layer else "so are the results of the layers"
-        return f"the parameters were finite, {where}" + (f", and the gradient of {_some(spoilt)} is not" if spoilt else "")
+        where = f"the first non-finite result is that of layer {layer!r}" if layer else "the results of the layers are finite"
+        return f"the parameters are finite; {where}" + (f"; the gradient of {_some(spoilt)} is non-finite" if spoilt else "")
 
     def explain_parameters(self, v: Any, before: Moment | None) -> str:
-        """The same, if the loss is finite, but the parameters after the step are not."""
+        """The same for a step with a finite loss that left non-finite parameters."""
         cause = "" if before is None else f": {self._cause(before)}"
-        return f"the parameter {_some(non_finite(v))} is not finite after it{cause}"
+        return f"the parameter {_some(non_finite(v))} became non-finite{cause}"
 
     def _cause(self, moment: Moment) -> str:
         spoilt = non_finite(self.gradients(moment)[1])
-        return f"the gradient of {_some(spoilt)} was not" if spoilt else "its gradient was finite, but the update was too large"
+        return f"the gradient of {_some(spoilt)} was non-finite" if spoilt else "the gradient was finite, the update too large"
 
     def _first_layer(self, moment: Moment) -> str:
         """The path of the first layer, in the order of calls, whose result is not finite."""
-        binding = Binding(constant=True, stream=Stream(moment.key))
-        try:
-            copied = self.model._copy(binding, moment.v, moment.buffers)
-            paths = {id(one): path for path, one, depth in modules(self.model) if depth}
-            tracker = binding.tracker = Tracker({id(made): paths[id(own)] for own, made in binding.pairs if id(own) in paths})
-            _run(copied, moment.batch.args, moment.batch.kwargs)
-            return next((path for path, results in tracker.rets.items() if non_finite(results)), "")
-        finally:
-            binding.release()
+        tracker = Tracker((path, one) for path, one, depth in modules(self.model) if depth)
+        _, _, key, (args, kwargs, _, _) = moment
+        run_copy(self.model, args, kwargs, moment.v, moment.buffers, tracker=tracker, stream=Stream(key))
+        return next((path for path, results in tracker.rets.items() if non_finite(results)), "")
 
 
 def inner(optimizer: Any) -> Any:

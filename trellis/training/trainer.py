@@ -7,14 +7,15 @@ import os
 import time
 from typing import Any
 
-from trellis.container import Container
-from trellis.keys import Key, fold_in
+from trellis.core.container import Container
 from trellis.nn import building
 from trellis.nn.module import Module
 from trellis.nn.structure import modules
 from trellis.optim.engine import Optimizer, fitted
+from trellis.optim.schedules import whole_number
+from trellis.random.keys import Key, fold_in
 from trellis.training.callbacks import Callback, Checkpoint, as_callbacks
-from trellis.training.data import Place, Source, positive, source
+from trellis.training.data import Place, Source, call_arguments, source
 from trellis.training.history import History
 from trellis.training.progress import Progress
 from trellis.training.steps import Means, Moment, NonFiniteLoss, Steps, inner, mode, named_metrics, non_finite, rate_of
@@ -38,6 +39,7 @@ class Run:
         self.key, self.rate = Key(settings["seed"]), rate_of(self.optimizer)
         self.moment: Moment | None = None
         self._began_with: dict[str, Any] = {}
+        self.watchers: list[Callback] = []  # the progress, the callbacks and the checkpoint
         self._take_over()
 
     def _take_over(self) -> None:
@@ -53,12 +55,12 @@ class Run:
 
     def sync(self) -> None:
         """Put the parameters, buffers and state of now into the model and the optimizer."""
-        building.give(self.model, self.v, partial=bool(self.model.frozen))
-        building.give(self.model, self.buffers, buffers=True, name="buffers")
+        building.assign_arrays(self.model, self.v, partial=bool(self.model.frozen))
+        building.assign_arrays(self.model, self.buffers, buffers=True)
         if self.state is not None:
             self.optimizer.set_state(self.state)
 
-    def give(self, v: Any, buffers: Any) -> None:
+    def set_values(self, v: Any, buffers: Any) -> None:
         """Go on with other parameters and buffers."""
         self.v, self.buffers = fitted("v", v, self.v), fitted("buffers", buffers, self.buffers)
 
@@ -71,7 +73,7 @@ class Run:
         """Go on where a checkpoint was written."""
         self.model.set_state(model)
         self.optimizer.set_state(optimizer)
-        if about["rates"][0] == self.rate is not None:  # what a callback made of it; another one is meant to be another
+        if about["rates"][0] == self.rate is not None:  # a callback may have changed it; a new rate in the constructor wins
             inner(self.optimizer).lr = about["rates"][1]
         if len(data):
             self.data.set_state(data)
@@ -81,18 +83,14 @@ class Run:
         self._take_over()
 
     # ---- the loop --------------------------------------------------------------------------------------------------------------
-    def train_epoch(self, checkpoint: Checkpoint | None, progress: Progress | None) -> bool:
+    def train_epoch(self) -> bool:
         """The rest of the current epoch; whether it was not stopped inside."""
         begun = time.monotonic()
         self._began_with = self.data.state()  # in the midst of an epoch only after `restore`, which has just set it
         for batch in self.data.epoch(self.epoch, self.position):
             self._one_step(batch)
-            if progress:
-                progress.step(self.epoch + 1, self.position, self.step, self.means.values())
-            for callback in self.callbacks:
-                callback.on_step(self)
-            if checkpoint is not None:
-                checkpoint.after_step(self)
+            for one in self.watchers:
+                one.on_step(self)
             if self.history.stopped:
                 return False
         if not self.position:
@@ -102,7 +100,7 @@ class Run:
         return True
 
     def _one_step(self, batch: Any) -> None:
-        moment = Moment(self.v, self.buffers, fold_in(self.key, self.step), self.steps.place.bring(batch))
+        moment = Moment(self.v, self.buffers, fold_in(self.key, self.step), self.steps.place.to_batch(batch))
         v, buffers, state, loss, measured = self.steps.train(moment, self.state)
         if not math.isfinite(loss):
             self._fail(f"step {self.step + 1}: the loss is {loss}; {self.steps.explain_loss(moment, self.moment)}")
@@ -120,10 +118,10 @@ class Run:
     def _fail(self, what: str) -> None:
         if self.moment is not None and non_finite(self.v):
             self.v, self.buffers = self.moment.v, self.moment.buffers
-            what += ". The model has the parameters from before that step again"
+            what += ". The model has the parameters from before that step"
         raise NonFiniteLoss(f"fit: epoch {self.epoch + 1}, {what}")
 
-    def finish_epoch(self, validation: Source | None) -> dict[str, Any]:
+    def finish_epoch(self, validation: Source | None) -> None:
         row = {"epoch": self.epoch + 1, **self.means.values()}
         if validation is not None:
             begun = time.monotonic()
@@ -133,13 +131,12 @@ class Run:
         row["seconds"] = round(self.seconds, 3)
         self.history.rows.append(row)
         self.epoch, self.position, self.means = self.epoch + 1, 0, Means()
-        return row
 
 
 class Trainer:
     """Trains models: the same lines on every framework, by one compiled step where the framework compiles.
 
-    - `seed`: what the order of the data, Dropout and the like follow from; equal seeds give equal trainings on every framework.
+    - `seed`: decides the order of the data and all random layers; equal seeds give equal trainings on every framework.
     - `compile`: whether the step is compiled; None compiles on JAX and TensorFlow, and not on torch.
     - `progress`: a bar on a terminal, else lines; True for the standard output, or a stream, or False.
 
@@ -176,7 +173,7 @@ class Trainer:
         A loss that is NaN or infinite is an error that says where it began, `NonFiniteLoss`.
         """
         self._check(model, loss, optimizer)
-        positive("fit", "epochs", epochs, 0)
+        whole_number("fit", "epochs", epochs, 0)
         options = {"batch_size": batch_size, "seed": self.seed, "drop_last": drop_last}
         found = source(data, steps_per_epoch, shuffle=shuffle, **options)
         checking = None if validation is None else source(validation, batch_size=batch_size, shuffle=False)
@@ -200,19 +197,14 @@ class Trainer:
 
     def _loop(self, run: Run, validation: Source | None, checkpoint: Checkpoint | None) -> None:
         progress = Progress(self.progress, run.epochs, len(run.data), run.step) if self.progress else None
+        run.watchers = [one for one in (progress, *run.callbacks, checkpoint) if one is not None]
         try:
-            while run.epoch < run.epochs and not run.history.stopped and run.train_epoch(checkpoint, progress):
-                row = run.finish_epoch(validation)
-                if progress:
-                    progress.epoch(row)
-                for callback in run.callbacks:
-                    callback.on_epoch(run)
-                if checkpoint is not None:
-                    checkpoint.after_epoch(run)
-            if progress and run.history.stopped:
-                progress.note(f"stopped: {run.history.stopped}")
-            for callback in run.callbacks:
-                callback.on_end(run)
+            while run.epoch < run.epochs and not run.history.stopped and run.train_epoch():
+                run.finish_epoch(validation)
+                for one in run.watchers:
+                    one.on_epoch(run)
+            for one in run.watchers:
+                one.on_end(run)
         finally:  # an interrupted training, too, leaves its model as of the last step
             run.sync()
             if progress:
@@ -245,7 +237,7 @@ class Trainer:
 
 
 def _writable(path: Any) -> None:
-    """A path that cannot be written is said before the training, not after its first epoch."""
+    """Raise now, and not after the first epoch, if the checkpoint cannot be written."""
     folder = os.path.dirname(os.path.abspath(os.fspath(path)))
     if not os.path.isdir(folder):
         raise FileNotFoundError(2, f"fit: the checkpoint cannot be written: there is no folder {folder}")
@@ -260,10 +252,8 @@ def _build(model: Module, data: Source) -> None:
     batch = data.first()
     inputs = batch[0] if isinstance(batch, (tuple, list)) else batch
     with mode(model, False):
-        if isinstance(inputs, dict):
-            model(**inputs)
-        else:
-            model(*(inputs if isinstance(inputs, (tuple, list)) else (inputs,)))
+        args, kwargs = call_arguments(inputs)
+        model(*args, **kwargs)
 
 
 def _parameters(model: Module) -> Container:

@@ -1,6 +1,7 @@
-"""Linear maps by one contraction, without a transposed copy; attention as one compiled call.
+"""Linear maps by one contraction, without a transposed copy.
 
-jax.nn.dot_product_attention is the same products and softmax on a CPU; it gives a query that sees nothing the mean of all values.
+Attention is the compiled composite. jax.nn.dot_product_attention has the same products and softmax on a CPU, but it gives the
+mean of all values to a query that sees nothing.
 """
 
 from __future__ import annotations
@@ -10,20 +11,18 @@ from typing import Any
 from jax import lax
 
 from trellis.backends.jax.host import compiled
-from trellis.composites import attention
+from trellis.composites import composed
+from trellis.composites.support import floating
 
-__all__ = ["linear", "one_hot", "rotary_embedding", "scaled_dot_product_attention"]
+__all__ = ["linear"]
 
 
 def _linear(x: Any, weight: Any, bias: Any) -> Any:
     if weight.ndim > 2:
-        return attention.linear(x, weight, bias)
-    x, weight, bias = attention.optional_floating("linear", x, weight, bias)
+        return composed.linear(x, weight, bias)
+    x, weight, bias = floating("linear", x, weight, bias, real=True)
     y = lax.dot_general(x, weight, (((x.ndim - 1,), (1,)), ((), ())))
     return y if bias is None else y + bias
 
 
 linear = compiled(_linear)
-scaled_dot_product_attention = compiled(attention.scaled_dot_product_attention, "scale", "is_causal", "dropout_p")
-rotary_embedding = compiled(attention.rotary_embedding, "base", "interleaved", "dim", "scale")
-one_hot = compiled(attention.one_hot, "num_classes", "axis", "dtype")

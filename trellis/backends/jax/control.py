@@ -7,7 +7,8 @@ from typing import Any
 
 import jax
 
-from trellis.nests import Nest
+from trellis.core import errors
+from trellis.core.leaves import MixedNest
 
 __all__ = ["compile", "compiles", "cond", "scan", "vmap", "while_loop"]
 
@@ -15,52 +16,28 @@ Flat = list[Any]
 
 
 def vmap(function: Callable[[Flat], tuple[Flat, Flat]], arrays: Flat, axes: Sequence[int], size: int) -> tuple[Flat, Flat]:
-    return jax.vmap(function, in_axes=(list(axes),), out_axes=(0, None))(arrays)
+    try:
+        return jax.vmap(function, in_axes=(list(axes),), out_axes=(0, None))(arrays)
+    except ValueError as error:
+        raise errors.vmap_differs() if "axis spec None but output was batched" in str(error) else error from None
 
 
-def cond(pred: Any, true_function: Callable[[Flat], Flat], false_function: Callable[[Flat], Flat], operands: Flat) -> Flat:
-    return jax.lax.cond(pred, true_function, false_function, operands)
-
-
-def while_loop(condition: Callable[[Flat], Any], body: Callable[[Flat], Flat], carry: Flat) -> Flat:
-    return jax.lax.while_loop(condition, body, carry)
-
-
-def scan(step: Callable[[Flat, Flat], tuple[Flat, Flat]], carry: Flat, xs: Flat, length: int, reverse: bool) -> tuple[Flat, Flat]:
-    return jax.lax.scan(step, carry, xs, length=length, reverse=reverse)
+cond, scan, while_loop = jax.lax.cond, jax.lax.scan, jax.lax.while_loop
 
 
 def compiles(arrays: Flat) -> bool:
     return True  # tracers as well: jit inside of jit, grad or vmap is one more traced function
 
 
-class _Packed:
-    """The nest that a compiled function returns: its arrays are the children of a pytree node, and the rest is structure."""
-
-    def __init__(self, nest: Nest) -> None:
-        self.nest = nest
-
-
-def _split(packed: _Packed) -> tuple[Flat, Any]:
-    rest = packed.nest.without_arrays()
-    return packed.nest.arrays, (rest.treedef, rest.kinds, tuple(rest.leaves))
-
-
-def _join(structure: Any, arrays: Sequence[Any]) -> _Packed:
-    nest = object.__new__(Nest)
-    nest.treedef, nest.kinds, nest.leaves = structure
-    nest.arrays = list(arrays)
-    return _Packed(nest)
-
-
-jax.tree_util.register_pytree_node(_Packed, _split, _join)
+# A compiled function returns its nest as a pytree node: the arrays are the children, the rest is structure.
+jax.tree_util.register_pytree_node(MixedNest, lambda nest: (nest.arrays, nest.structure()), MixedNest.from_structure)
 
 
 def compile(function: Callable[[Flat], Any]) -> Callable[[Flat], Any]:
-    jitted = jax.jit(lambda leaves: _Packed(Nest(function(leaves))))
+    jitted = jax.jit(lambda leaves: MixedNest(function(leaves)))
 
     def run(leaves: Flat) -> Any:
-        nest = jitted(leaves).nest
+        nest = jitted(leaves)
         return nest.fill(nest.arrays)
 
     return run

@@ -11,36 +11,39 @@ import numpy as np
 from jax import lax
 
 from trellis.backends.jax import host
-from trellis.backends.jax.common import cast
 from trellis.backends.jax.host import SMALL, moving
-from trellis.backends.jax.meta import device_of, from_host, native_dtype, placement
-from trellis.dtypes import DType
+from trellis.backends.jax.meta import device_of, dtype_of, from_host, native_dtype, placement
+from trellis.backends.jax.operands import cast
+from trellis.core import errors
+from trellis.core.dtypes import DType
+from trellis.core.typing import Sizes
 
 __all__ = [
-    "arange", "empty", "empty_like", "eye", "fftfreq", "full", "full_like", "linspace", "meshgrid", "rfftfreq", "tril", "triu",
+    "arange", "empty", "empty_like", "eye", "fftfreq", "full", "full_like", "linspace", "rfftfreq", "tril", "triu",
 ]  # fmt: skip
 
 
-def full(*, shape: tuple[int, ...], fill_value: Any, dtype: DType, device: Any) -> Any:
-    return _filled(shape, fill_value, native_dtype(dtype), placement(device))
+def full(*, shape: Sizes, fill_value: Any, dtype: DType, device: Any) -> Any:
+    return _filled("full", shape, fill_value, dtype, placement(device))
 
 
-def empty(*, shape: tuple[int, ...], dtype: DType, device: Any) -> Any:
-    return _filled(shape, 0, native_dtype(dtype), placement(device))
+def empty(*, shape: Sizes, dtype: DType, device: Any) -> Any:
+    return _filled("empty", shape, 0, dtype, placement(device))
 
 
 def full_like(x: Any, *, fill_value: Any, dtype: DType | None, device: Any) -> Any:
-    return _filled(x.shape, fill_value, x.dtype if dtype is None else native_dtype(dtype), _place_like(x, device))
+    return _filled("full_like", x.shape, fill_value, dtype_of(x) if dtype is None else dtype, _place_like(x, device))
 
 
 def empty_like(x: Any, *, dtype: DType | None, device: Any) -> Any:
-    return _filled(x.shape, 0, x.dtype if dtype is None else native_dtype(dtype), _place_like(x, device))
+    return _filled("empty_like", x.shape, 0, dtype_of(x) if dtype is None else dtype, _place_like(x, device))
 
 
-def _filled(shape: tuple[int, ...], fill_value: Any, native: Any, place: Any) -> Any:
-    value = getattr(fill_value, "_data", fill_value)
+def _filled(op: str, shape: Sizes, fill_value: Any, dtype: DType, place: Any) -> Any:
+    value, native = getattr(fill_value, "_data", fill_value), native_dtype(dtype)
     if isinstance(value, jax.Array):
         return jnp.full(shape, cast(value, native), native, device=place)
+    errors.check_fill(op, value, dtype)
     value = np.asarray(value, native)
     if math.prod(shape) <= SMALL and not value.ndim:
         return host.from_host(np.broadcast_to(value, shape), place)
@@ -61,14 +64,9 @@ def arange(*, start: Any, stop: Any, step: Any, dtype: DType, device: Any) -> An
         if (start, step) != (0, 1):
             made = made * _wrapped(step, native) + _wrapped(start, native)
     else:
-        made = _float_range(start, stop, step, native)
+        count = max(0, math.ceil((stop - start) / step))
+        made = (start + np.arange(count) * step).astype(native)  # in double precision, then rounded once
     return made if placement(device) is None and not isinstance(made, np.ndarray) else from_host(made, device)
-
-
-def _float_range(start: Any, stop: Any, step: Any, native: Any) -> Any:
-    """In double precision, then rounded once."""
-    count = max(0, math.ceil((stop - start) / step))
-    return (start + np.arange(count) * step).astype(native)
 
 
 def _wrapped(value: int, native: Any) -> Any:
@@ -77,16 +75,11 @@ def _wrapped(value: int, native: Any) -> Any:
 
 
 def linspace(*, start: Any, stop: Any, num: int, endpoint: bool, dtype: DType, device: Any) -> Any:
-    start, stop = (getattr(v, "_data", v) for v in (start, stop))
     native = native_dtype(dtype)
-    if isinstance(start, jax.Array) or isinstance(stop, jax.Array):
-        return jnp.linspace(start, stop, num, endpoint=endpoint, dtype=native, device=placement(device))
-    if native.kind in "iu":
-        return from_host(np.linspace(start, stop, num, endpoint=endpoint, dtype=native), device)
-    low, high = (np.asarray(v, native) for v in (start, stop))
-    if num <= SMALL:
+    if native.kind in "iu" or num <= SMALL:
         with np.errstate(all="ignore"):
-            return from_host(np.linspace(start, stop, num, endpoint=endpoint).astype(native), device)
+            return from_host(np.linspace(start, stop, num, endpoint=endpoint, dtype=native), device)
+    low, high = (np.asarray(v, native) for v in (start, stop))
     return jnp.linspace(low, high, num, endpoint=endpoint, dtype=native, device=placement(device))
 
 
@@ -96,29 +89,27 @@ def eye(*, n_rows: int, n_cols: int, k: int, dtype: DType, device: Any) -> Any:
     return jnp.eye(n_rows, n_cols, k, dtype=native_dtype(dtype), device=placement(device))
 
 
-def fftfreq(*, n: int, d: float, dtype: DType, device: Any) -> Any:
-    if n <= SMALL:
-        return from_host(np.fft.fftfreq(n, d).astype(native_dtype(dtype)), device)
-    return jnp.fft.fftfreq(n, d=d, dtype=native_dtype(dtype), device=placement(device))
+def _frequencies(op: str) -> Any:
+    def run(*, n: int, d: float, dtype: DType, device: Any) -> Any:
+        if n <= SMALL:
+            return from_host(getattr(np.fft, op)(n, d).astype(native_dtype(dtype)), device)
+        return getattr(jnp.fft, op)(n, d=d, dtype=native_dtype(dtype), device=placement(device))
+
+    return run
 
 
-def rfftfreq(*, n: int, d: float, dtype: DType, device: Any) -> Any:
-    if n <= SMALL:
-        return from_host(np.fft.rfftfreq(n, d).astype(native_dtype(dtype)), device)
-    return jnp.fft.rfftfreq(n, d=d, dtype=native_dtype(dtype), device=placement(device))
+fftfreq, rfftfreq = _frequencies("fftfreq"), _frequencies("rfftfreq")
 
 
-def meshgrid(*arrays: Any, indexing: str) -> tuple[Any, ...]:
-    return tuple(jnp.meshgrid(*arrays, indexing=indexing))
+def _triangle(op: str) -> Any:
+    kernel = moving(lambda xp, x, *, k: getattr(xp, op)(x, k))
+
+    def run(x: Any, *, k: int) -> Any:
+        if x.ndim < 2:  # NumPy and jnp repeat a vector into a matrix
+            raise errors.not_a_matrix(op, x.shape)
+        return kernel(x, k=k)
+
+    return run
 
 
-_tril = moving(lambda xp, x, k: xp.tril(x, k), "k")
-_triu = moving(lambda xp, x, k: xp.triu(x, k), "k")
-
-
-def tril(x: Any, *, k: int) -> Any:
-    return _tril(x, k=k)
-
-
-def triu(x: Any, *, k: int) -> Any:
-    return _triu(x, k=k)
+tril, triu = _triangle("tril"), _triangle("triu")

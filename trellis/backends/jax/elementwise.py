@@ -1,8 +1,7 @@
-"""Elementwise ops: rows of a table. A row names the jnp function, and kernels for the dtype kinds that need another one."""
+"""Elementwise ops: the jnp function of the same name, or a row that names another kernel, for some kinds of dtypes or for all."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -11,69 +10,227 @@ import jax.scipy.special
 import numpy as np
 from jax import lax
 
-from trellis import domains, dtypes
-from trellis.backends import elementwise as factories
-from trellis.backends.jax import special_cases
-from trellis.backends.jax.common import cast, is_array, item_of, real_only, scalar, strong
+from trellis.backends.elementwise import Kernel, Kernels, Row, clip_dtype, default_kernel, define, row, rows_by_name
+from trellis.backends.jax import complexes
 from trellis.backends.jax.host import compiled
-from trellis.backends.jax.meta import NATIVE, default_int, native_dtype
+from trellis.backends.jax.meta import NATIVE, default_int, dtype_of, native_dtype
+from trellis.backends.jax.operands import cast, compute_dtype, is_array, item_of, scalar, strong
+from trellis.core.dtypes import bfloat16, float16
 
-Kernel = Callable[..., Any]
 _COMPILED = type(jnp.exp)
 _INEXACT = frozenset(native for dtype, native in NATIVE.items() if dtype.kind in "fc")
 _REAL_NUMBERS = frozenset((int, float))
 
 
-def _fast(function: Kernel) -> Kernel:
-    """One call into XLA: jnp's own compiled function, or what its Python layer does compiled once."""
-    return function if isinstance(function, _COMPILED) else compiled(lambda *operands: function(*operands))
+# ---- real numbers, where XLA's kernel differs from the standard -------------------------------------------------------
+def _floor_divide(x1: Any, x2: Any) -> Any:
+    """The quotient itself at infinities and zeros, where jnp gives NaN, -1 or a zero without sign."""
+    quotient = lax.stop_gradient(jnp.divide(x1, x2))
+    edge = jnp.isinf(x1) | jnp.isinf(x2) | (x1 == 0)
+    return jnp.where(edge, quotient, jnp.floor_divide(x1, jnp.where(edge, jnp.ones_like(x2), x2)))
 
 
-def _kernels(name: str, native: Kernel, by_kind: dict[str, Kernel]) -> tuple[Kernel, dict[Any, Kernel], frozenset[Any]]:
-    """The compiled native function, the kernel of each native dtype, and the dtypes for which it is the native one."""
-    fast = _fast(native)
-    kinds = {kind: kernel for group, kernel in by_kind.items() for kind in group}
-    table = {NATIVE[d]: kinds.get(d.kind, fast) for d in dtypes.DTYPES.values() if d.kind in domains.kinds(name)}
-    return fast, table, frozenset(native for native, kernel in table.items() if kernel is fast)
+def _floor_divide_integer(x1: Any, x2: Any) -> Any:
+    """0 for a divisor of 0, as in NumPy; XLA gives -1."""
+    zero = x2 == 0
+    return jnp.where(zero, jnp.zeros_like(x2), jnp.floor_divide(x1, jnp.where(zero, jnp.ones_like(x2), x2)))
 
 
-def _unary(name: str, native: Kernel, **by_kind: Kernel) -> Kernel:
-    fast, kernels, direct = _kernels(name, native, by_kind)
-
-    def slow(x: Any) -> Any:
-        kernel = kernels.get(x.dtype)
-        if kernel is not None:
-            return kernel(x)
-        dtype = native_dtype(domains.compute_dtype(name, [item_of(x)], default_int()))
-        return kernels[dtype](cast(x, dtype))
-
-    return factories.unary(name, fast, direct, slow)
+def _remainder(x1: Any, x2: Any) -> Any:
+    """A zero takes the sign of x2. It is added in a way that keeps the gradient of the native result."""
+    native = jnp.remainder(x1, x2)
+    zero = jnp.copysign(jnp.zeros_like(native), x2) - (lax.stop_gradient(native) - native)
+    return jnp.where(native == 0, zero, native)
 
 
-def _binary(name: str, native: Kernel, **by_kind: Kernel) -> Kernel:
-    fast, kernels, direct = _kernels(name, native, by_kind)
-    inexact = direct & _INEXACT
+def _abs(x: Any) -> Any:
+    """With the derivative 0 at 0, where JAX's is 1."""
+    return jnp.where(x == 0, jnp.zeros_like(x), jnp.abs(x))
 
-    def slow(x1: Any, x2: Any) -> Any:
+
+def _copysign(x1: Any, x2: Any) -> Any:
+    """With the derivative 0 at 0."""
+    return jnp.copysign(jnp.where(x1 == 0, jnp.zeros_like(x1), x1), x2)
+
+
+def _hypot(x1: Any, x2: Any) -> Any:
+    """With the derivative 0 at the origin, where JAX's is 0.5."""
+    zero = (x1 == 0) & (x2 == 0)
+    return jnp.where(zero, 0, jnp.hypot(jnp.where(zero, 1, x1), jnp.where(zero, 1, x2)))
+
+
+@jax.custom_jvp
+def _atan2(x1: Any, x2: Any) -> Any:
+    return jnp.atan2(x1, x2)
+
+
+@_atan2.defjvp  # type: ignore[attr-defined]
+def _atan2_forward(primals: Any, tangents: Any) -> tuple[Any, Any]:
+    """JAX's derivative at the origin is NaN."""
+    (x1, x2), (t1, t2) = primals, tangents
+    square = x1 * x1 + x2 * x2
+    safe = jnp.where(square == 0, jnp.ones_like(square), square)
+    return _atan2(x1, x2), t1 * (x2 / safe) - t2 * (x1 / safe)
+
+
+def _pow(x1: Any, x2: Any) -> Any:
+    """With the derivative 0 at 0 ** 0, where JAX's is NaN."""
+    origin = (x1 == 0) & (x2 == 0)
+    return jnp.where(origin, 1, jnp.pow(jnp.where(origin, 1, x1), x2))
+
+
+def _logaddexp(x1: Any, x2: Any) -> Any:
+    """JAX's derivative is wrong beside infinities. Two equal ones share it."""
+    first = x1 >= x2
+    larger, smaller = jnp.where(first, x1, x2), jnp.where(first, x2, x1)
+    same = jnp.isinf(x1) & (x1 == x2)
+    distance = jnp.where(same, -jnp.inf, smaller - jnp.where(same, 0, larger))
+    return jnp.where(same, x1 * 0.5 + x2 * 0.5, larger) + jnp.log1p(jnp.exp(distance))
+
+
+def _xlogy(x1: Any, x2: Any) -> Any:
+    """JAX's derivatives at 0, 0 are infinite and NaN."""
+    undefined = (x1 == 0) & ((x2 <= 0) | (x2 == jnp.inf))
+    return x1 * jnp.log(jnp.where(undefined, 1, x2))
+
+
+@jax.custom_jvp
+def _i0(x: Any) -> Any:
+    return jax.scipy.special.i0(x)
+
+
+@jax.custom_jvp
+def _i1(x: Any) -> Any:
+    return jax.scipy.special.i1(x)
+
+
+@_i0.defjvp  # type: ignore[attr-defined]
+def _i0_forward(primals: Any, tangents: Any) -> tuple[Any, Any]:
+    return _i0(*primals), tangents[0] * _i1(*primals)
+
+
+@_i1.defjvp  # type: ignore[attr-defined]
+def _i1_forward(primals: Any, tangents: Any) -> tuple[Any, Any]:
+    """JAX's derivative of i1 at 0 is 0; it is 1/2."""
+    (x,) = primals
+    zero = x == 0
+    slope = jnp.where(zero, 0.5, _i0(x) - _i1(x) / jnp.where(zero, 1, x))
+    return _i1(x), tangents[0] * slope
+
+
+def _sign(x: Any) -> Any:
+    """+0 for -0."""
+    return jnp.where(x == 0, jnp.zeros_like(x), jnp.sign(x))
+
+
+def _pow_signed(x1: Any, x2: Any) -> Any:
+    """A negative exponent cuts the result towards zero, so that only 1 and -1 are left; jnp gives arbitrary numbers."""
+    negative = x2 < 0
+    result = jnp.pow(x1, jnp.where(negative, x2 & 1, x2))
+    return jnp.where(negative & (jnp.abs(x1) != 1), jnp.zeros_like(result), result)
+
+
+def _same(x: Any) -> Any:
+    return x
+
+
+def _digamma(x: Any) -> Any:
+    """The pole at 0, where jax.scipy has NaN: -inf, and inf at -0.0."""
+    pole = x == 0
+    found = jax.scipy.special.digamma(jnp.where(pole, jnp.ones_like(x), x))
+    return jnp.where(pole, jnp.copysign(jnp.full_like(x, jnp.inf), -x), found)
+
+
+def _cosh(x: Any) -> Any:
+    """From exp(x / 2), which is exact near the end of the range; XLA takes exp(x - log(2)), and rounds the difference."""
+    up, down = jnp.exp(x / 2), jnp.exp(x / -2)
+    return up / 2 * up + down / 2 * down
+
+
+def _sinh(x: Any) -> Any:
+    small = jnp.abs(x) < 1
+    up, down = jnp.exp(x / 2), jnp.exp(x / -2)
+    return jnp.where(small, jnp.sinh(jnp.where(small, x, jnp.zeros_like(x))), up / 2 * up - down / 2 * down)
+
+
+def _in_float32(kernel: Kernel) -> Kernel:
+    """For float16 and bfloat16, whose range the steps of a kernel leave."""
+    return lambda x: kernel(x.astype(jnp.float32)).astype(x.dtype)
+
+
+# The ops whose kernel is not the function of the same name in jnp or jax.scipy.special; kind "h" is float16 and bfloat16.
+_ROWS = rows_by_name(
+    (jnp, jax.scipy.special),
+    abs=row(_abs, iuc=jnp.abs),
+    atan2=_atan2,
+    conj=row(jnp.conj, iuf=_same),
+    copysign=_copysign,
+    cosh=row(_cosh, h=jnp.cosh, c=jnp.cosh),
+    digamma=_digamma,
+    expit=row(lax.logistic, h=_in_float32(lax.logistic)),
+    floor_divide=row(_floor_divide, iu=_floor_divide_integer),
+    gammaln=row(jax.scipy.special.gammaln, h=_in_float32(jax.scipy.special.gammaln)),
+    hypot=_hypot,
+    i0=row(_i0, h=_in_float32(_i0)),
+    imag=row(jnp.imag, iuf=jnp.zeros_like),
+    logaddexp=_logaddexp,
+    logit=row(jax.scipy.special.logit, h=_in_float32(jax.scipy.special.logit)),
+    positive=_same,
+    pow=row(_pow, iuc=jnp.pow, i=_pow_signed),
+    real=row(jnp.real, iuf=_same),
+    remainder=row(_remainder, iu=jnp.remainder),
+    sign=row(_sign, iu=jnp.sign),
+    sinh=row(_sinh, h=jnp.sinh, c=jnp.sinh),
+    xlogy=_xlogy,
+)
+
+
+def _compiled_row(op: str, given: Row) -> Row:
+    """The row with each kernel as one call into XLA, and with its complex kernel."""
+    native, by_kind = given if isinstance(given, tuple) else (given, {})
+    others = {kinds: _one_call(kernel) for kinds, kernel in by_kind.items()}
+    if op in complexes.KERNELS:
+        others["c"] = complexes.KERNELS[op]
+    return _one_call(native), others
+
+
+def _one_call(function: Kernel) -> Kernel:
+    """jnp's own compiled function, or what its Python layer does compiled once."""
+    return function if isinstance(function, _COMPILED) or function is _same else compiled(lambda *operands: function(*operands))
+
+
+def _promoted(op: str, *operands: Any) -> list[Any]:
+    dtype = compute_dtype(op, *operands)
+    return [strong(x, dtype) for x in operands]
+
+
+def _with_numbers(op: str, kernels: Kernels, slow: Kernel) -> Kernel:
+    """JAX's weak types bring a Python number to the dtype of the array, so it need not become one."""
+    native = default_kernel(_TABLE[op])
+    inexact = frozenset(dtype for dtype in _INEXACT if kernels.get(dtype) is native)
+
+    def mixed(x1: Any, x2: Any) -> Any:
         if type(x2) in _REAL_NUMBERS and x1.dtype in inexact:
-            return fast(x1, float(x2))  # JAX's weak types do the right thing: by far the most frequent of the slow ways
+            return native(x1, float(x2))  # by far the most frequent of the slow ways
         if type(x1) in _REAL_NUMBERS and x2.dtype in inexact:
-            return fast(float(x1), x2)
-        dtype = native_dtype(domains.compute_dtype(name, [item_of(x1), item_of(x2)], default_int()))
-        kernel = kernels[dtype]
-        to_dtype = _weak if kernel is fast else strong
-        return kernel(to_dtype(x1, dtype), to_dtype(x2, dtype))
+            return native(float(x1), x2)
+        dtype = compute_dtype(op, x1, x2)
+        if kernels[dtype] is not native:
+            return kernels[dtype](strong(x1, dtype), strong(x2, dtype))
+        return native(*(cast(x, dtype) if is_array(x) else scalar(x, dtype) for x in (x1, x2)))
 
-    return factories.binary(name, fast, direct, slow)
+    return mixed
 
 
-def _weak(x: Any, dtype: Any) -> Any:
-    return cast(x, dtype) if is_array(x) else scalar(x, dtype)
+_TABLE = {op: _compiled_row(op, given) for op, given in _ROWS.items()}
+_MADE = define(_TABLE, NATIVE, _promoted, _with_numbers, dict.fromkeys((float16, bfloat16), "h"))
+_array_pow = _MADE.pop("pow")
+globals().update(_MADE)
+__all__ = ["clip", "pow", "where", *_MADE]  # pyright: ignore[reportUnsupportedDunderAll]
 
 
 # ---- pow: a whole exponent is multiplied out -------------------------------------------------------------------------
-_array_pow = _binary("pow", jnp.pow, i=special_cases.pow_signed)
-_integer_pow = compiled(lambda x, exponent: lax.integer_pow(x, exponent), "exponent")
+_integer_pow = compiled(lambda x, *, exponent: lax.integer_pow(x, exponent))
 
 
 def pow(x1: Any, x2: Any) -> Any:
@@ -85,7 +242,16 @@ def pow(x1: Any, x2: Any) -> Any:
 
 # ---- three operands --------------------------------------------------------------------------------------------------
 _select = compiled(lambda condition, x1, x2: jnp.where(condition, x1, x2))
-_clip = compiled(lambda x, low, high: jnp.clip(x, low, high))
+
+
+@compiled
+def _clip(x: Any, low: Any, high: Any) -> Any:
+    """At a bound the array has the gradient; jnp.clip gives half of it to the bound. NaN stays NaN."""
+    if low is not None:
+        x = jnp.where((x >= low) | (x != x), x, low)
+    return x if high is None else jnp.where((x <= high) | (x != x), x, high)
+
+
 _BOOL = np.dtype(bool)
 
 
@@ -93,128 +259,19 @@ def where(condition: Any, x1: Any, x2: Any) -> Any:
     if not is_array(condition):
         condition = np.bool_(condition)
     elif condition.dtype is not _BOOL:
-        condition = cast(condition, _BOOL)
+        condition = cast(condition, _BOOL) if condition.dtype.kind != "c" else condition != 0
     if is_array(x1) and is_array(x2) and x1.dtype is x2.dtype:
         return _select(condition, x1, x2)
-    dtype = native_dtype(domains.compute_dtype("where", [item_of(x1), item_of(x2)], default_int()))
-    return _select(condition, strong(x1, dtype), strong(x2, dtype))
+    return _select(condition, *_promoted("where", x1, x2))
 
 
 def clip(x: Any, min: Any, max: Any) -> Any:
     """In the common dtype of the three, and back: a bound of another dtype does not change that of x."""
-    real_only("clip", x)
     bounds = [bound for bound in (min, max) if bound is not None]
-    dtype = native_dtype(domains.compute_dtype("clip", [item_of(x), *map(item_of, bounds)], default_int()))
+    dtype = native_dtype(clip_dtype(dtype_of(x), map(item_of, bounds), default_int()))
     low, high = (None if bound is None else strong(bound, dtype) for bound in (min, max))
     shape = jnp.broadcast_shapes(x.shape, *(bound.shape for bound in bounds if is_array(bound)))
     clipped = _clip(cast(x, dtype), low, high)
     if clipped.shape != shape:
         clipped = jnp.broadcast_to(clipped, shape)
     return cast(clipped, x.dtype)
-
-
-# ---- the table -------------------------------------------------------------------------------------------------------
-def _same(x: Any) -> Any:
-    return x
-
-
-def _constant(value: bool) -> Kernel:
-    return compiled(lambda x: jnp.full(x.shape, value, bool))
-
-
-def _digamma(x: Any) -> Any:
-    """The pole at 0, where jax.scipy has NaN: -inf, and inf at -0.0."""
-    pole = x == 0
-    found = jax.scipy.special.digamma(jnp.where(pole, jnp.ones_like(x), x))
-    return jnp.where(pole, jnp.copysign(jnp.full_like(x, jnp.inf), -x), found)
-
-
-# name -> (jnp function, kernels of other dtype kinds)
-_UNARY_TABLE: dict[str, tuple[Kernel, dict[str, Kernel]]] = {
-    "abs": (jnp.abs, {"u": _same}),
-    "acos": (jnp.acos, {}),
-    "acosh": (jnp.acosh, {}),
-    "asin": (jnp.asin, {}),
-    "asinh": (jnp.asinh, {}),
-    "atan": (jnp.atan, {}),
-    "atanh": (jnp.atanh, {}),
-    "bitwise_invert": (jnp.bitwise_invert, {}),
-    "ceil": (jnp.ceil, {"iu": _same}),
-    "conj": (jnp.conj, {"iuf": _same}),
-    "cos": (jnp.cos, {}),
-    "cosh": (jnp.cosh, {}),
-    "digamma": (compiled(_digamma), {}),
-    "erf": (jax.scipy.special.erf, {}),
-    "erfc": (jax.scipy.special.erfc, {}),
-    "erfinv": (jax.scipy.special.erfinv, {}),
-    "exp": (jnp.exp, {}),
-    "expit": (lax.logistic, {}),
-    "expm1": (jnp.expm1, {}),
-    "floor": (jnp.floor, {"iu": _same}),
-    "gammaln": (jax.scipy.special.gammaln, {}),
-    "i0": (jax.scipy.special.i0, {}),
-    "imag": (jnp.imag, {"iuf": compiled(jnp.zeros_like)}),
-    "isfinite": (jnp.isfinite, {"biu": _constant(True)}),
-    "isinf": (jnp.isinf, {"biu": _constant(False)}),
-    "isnan": (jnp.isnan, {"biu": _constant(False)}),
-    "log": (jnp.log, {}),
-    "log10": (jnp.log10, {}),
-    "log1p": (jnp.log1p, {}),
-    "log2": (jnp.log2, {}),
-    "logical_not": (jnp.logical_not, {}),
-    "logit": (jax.scipy.special.logit, {}),
-    "negative": (jnp.negative, {}),
-    "positive": (_same, {"iufc": _same}),
-    "real": (jnp.real, {"iuf": _same}),
-    "reciprocal": (jnp.reciprocal, {}),
-    "round": (jnp.round, {"iu": _same}),
-    "sign": (special_cases.sign, {"iu": _fast(jnp.sign)}),
-    "signbit": (jnp.signbit, {}),
-    "sin": (jnp.sin, {}),
-    "sinh": (jnp.sinh, {}),
-    "sqrt": (jnp.sqrt, {}),
-    "square": (jnp.square, {}),
-    "tan": (jnp.tan, {}),
-    "tanh": (jnp.tanh, {}),
-    "trunc": (jnp.trunc, {"iu": _same}),
-}
-
-_BINARY_TABLE: dict[str, tuple[Kernel, dict[str, Kernel]]] = {
-    "add": (jnp.add, {}),
-    "atan2": (jnp.atan2, {}),
-    "bitwise_and": (jnp.bitwise_and, {}),
-    "bitwise_left_shift": (jnp.bitwise_left_shift, {}),
-    "bitwise_or": (jnp.bitwise_or, {}),
-    "bitwise_right_shift": (jnp.bitwise_right_shift, {}),
-    "bitwise_xor": (jnp.bitwise_xor, {}),
-    "copysign": (jnp.copysign, {}),
-    "divide": (jnp.divide, {}),
-    "equal": (jnp.equal, {}),
-    "floor_divide": (special_cases.floor_divide_float, {"iu": special_cases.floor_divide_integer}),
-    "greater": (jnp.greater, {}),
-    "greater_equal": (jnp.greater_equal, {}),
-    "hypot": (jnp.hypot, {}),
-    "less": (jnp.less, {}),
-    "less_equal": (jnp.less_equal, {}),
-    "logaddexp": (jnp.logaddexp, {}),
-    "logical_and": (jnp.logical_and, {}),
-    "logical_or": (jnp.logical_or, {}),
-    "logical_xor": (jnp.logical_xor, {}),
-    "maximum": (jnp.maximum, {}),
-    "minimum": (jnp.minimum, {}),
-    "multiply": (jnp.multiply, {}),
-    "nextafter": (jnp.nextafter, {}),
-    "not_equal": (jnp.not_equal, {}),
-    "remainder": (special_cases.remainder_float, {"iu": _fast(jnp.remainder)}),
-    "subtract": (jnp.subtract, {}),
-    "xlogy": (jax.scipy.special.xlogy, {}),
-}
-
-for _name, (_native, _by_kind) in _UNARY_TABLE.items():
-    if _name in special_cases.COMPLEX:
-        _by_kind = {**_by_kind, "c": special_cases.COMPLEX[_name]}
-    globals()[_name] = _unary(_name, _native, **_by_kind)
-for _name, (_native, _by_kind) in _BINARY_TABLE.items():
-    globals()[_name] = _binary(_name, _native, **_by_kind)
-
-__all__ = ["clip", "pow", "where", *_UNARY_TABLE, *_BINARY_TABLE]  # pyright: ignore[reportUnsupportedDunderAll]

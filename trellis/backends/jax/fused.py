@@ -1,25 +1,27 @@
-"""Composites of network functions, compiled: one call into XLA in place of one for each op that they are made of."""
+"""Composites, compiled: one call into XLA in place of one for each op that they are made of."""
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable
 from functools import wraps
 from typing import Any
 
 from trellis import composites
-from trellis.backends.jax.common import is_array
 from trellis.backends.jax.host import compiled
+from trellis.backends.jax.operands import is_array
 
-_FUSED = ("activations", "images", "losses", "normalization", "pooling")
-_MODULES = [module for module in composites.modules if module.__name__.rpartition(".")[2] in _FUSED]
+_MODULES = ("activations", "images", "losses", "normalization", "norms", "pooling")
+_OPS = (
+    "diff", "gru_update", "isin", "lstm_update", "meshgrid", "one_hot", "outer", "rnn_update", "rotary_embedding",
+    "scaled_dot_product_attention", "trace",
+)  # fmt: skip
+_FUSED = [module for module in composites.modules if module.__name__.rpartition(".")[2] in _MODULES]
 
-__all__ = [op for module in _MODULES for op in module.__all__]  # pyright: ignore[reportUnsupportedDunderAll]
+__all__ = [*_OPS, *(op for module in _FUSED for op in module.__all__)]  # pyright: ignore[reportUnsupportedDunderAll]
 
 
 def _fused(composite: Callable[..., Any]) -> Callable[..., Any]:
-    static = [p.name for p in inspect.signature(composite).parameters.values() if p.kind is p.KEYWORD_ONLY]
-    kernel = compiled(composite, *static)
+    kernel = compiled(composite)
 
     @wraps(composite)
     def run(*operands: Any, **params: Any) -> Any:
@@ -30,4 +32,4 @@ def _fused(composite: Callable[..., Any]) -> Callable[..., Any]:
     return run
 
 
-globals().update({op: _fused(getattr(module, op)) for module in _MODULES for op in module.__all__})
+globals().update({op: _fused(getattr(composites.composed, op)) for op in __all__})

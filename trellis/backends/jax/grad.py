@@ -12,6 +12,7 @@ import jax.numpy as jnp
 __all__ = ["constants", "custom_gradient", "jacobian", "jvp", "stop_gradient", "value_and_grad", "vjp"]
 
 Flat = list[Any]
+_FORWARD = "(jvp) to a custom_vjp function"  # what JAX refuses
 
 
 def value_and_grad(function: Callable[[Flat], tuple[Any, Any]], leaves: Flat) -> tuple[Any, Any, Flat]:
@@ -27,7 +28,14 @@ def vjp(
 
 
 def jvp(function: Callable[[Flat], Flat], leaves: Flat, tangents: Flat) -> tuple[Flat, Flat]:
-    return jax.jvp(function, (leaves,), (tangents,))
+    try:
+        return jax.jvp(function, (leaves,), (tangents,))
+    except TypeError as error:
+        if _FORWARD not in str(error):
+            raise
+    outputs, pullback = jax.vjp(function, leaves)  # a custom gradient: the derivative is the transpose of the pullback
+    _, forward = jax.vjp(pullback, [jnp.zeros_like(y) for y in outputs])
+    return outputs, forward((tangents,))[0]
 
 
 def jacobian(function: Callable[[Flat], Flat], leaves: Flat) -> list[Flat]:
@@ -36,7 +44,12 @@ def jacobian(function: Callable[[Flat], Flat], leaves: Flat) -> list[Flat]:
     if any(jnp.iscomplexobj(x) for x in leaves):
         blocks = jax.jacrev(function)(leaves)
         return [_conjugated(row) for row in blocks]
-    return (jax.jacrev if backward else jax.jacfwd)(function)(leaves)
+    try:
+        return (jax.jacrev if backward else jax.jacfwd)(function)(leaves)
+    except TypeError as error:
+        if _FORWARD not in str(error):
+            raise
+        return jax.jacrev(function)(leaves)
 
 
 def constants(arrays: Flat) -> Flat:

@@ -9,49 +9,42 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from trellis import dtypes
-from trellis.backends.jax.common import cast, check_indices, is_concrete, item_of, one_dimensional_axis
-from trellis.backends.jax.host import SMALL, beside, compiled, in_hand, is_ready, on_host
+from trellis.backends.jax.host import SMALL, are_small_and_ready, beside, compiled, is_on_cpu, is_ready_on_cpu
 from trellis.backends.jax.meta import dtype_of
-from trellis.composites.indexing import multiply_at
+from trellis.backends.jax.operands import axis_of, check_indices, is_concrete, value_for
+from trellis.composites import indexing, on_arrays
+from trellis.core import errors
+from trellis.core.typing import Sizes
 
 __all__ = [
     "getitem", "index_update", "segment_max", "segment_min", "segment_sum", "setitem", "take", "take_along_axis",
 ]  # fmt: skip
 
-_take = compiled(lambda x, indices, axis: x[(slice(None),) * axis + (indices,)], "axis")
+_multiply_at = on_arrays(indexing.multiply_at)
+_take = compiled(lambda x, indices, *, axis: x[(slice(None),) * axis + (indices,)])
 
 
-def _along(x: Any, indices: Any, axis: int) -> Any:
+def _along(x: Any, indices: Any, *, axis: int) -> Any:
     indices = jnp.where(indices < 0, indices + x.shape[axis], indices)
     return jnp.take_along_axis(x, indices, axis, mode="clip")
 
 
-_take_along_axis = compiled(_along, "axis")
+_take_along_axis = compiled(_along)
 
 
 def take(x: Any, indices: Any, *, axis: int | None) -> Any:
-    axis = one_dimensional_axis("take", x, axis)
-    if not -x.ndim <= axis < x.ndim:
-        raise np.exceptions.AxisError(axis, x.ndim)
-    _check_index_dtype("take", indices)
+    axis = axis_of("take", x, axis)
     check_indices("take", indices, x.shape[axis], axis)
-    if in_hand(x, indices):
+    if are_small_and_ready(x, indices):
         return beside(x, np.take(np.asarray(x), np.asarray(indices), axis))
-    return _take(x, indices, axis=axis % x.ndim)
+    return _take(x, indices, axis=axis)
 
 
 def take_along_axis(x: Any, indices: Any, *, axis: int) -> Any:
-    _check_index_dtype("take_along_axis", indices)
     check_indices("take_along_axis", indices, x.shape[axis], axis)
-    if in_hand(x, indices):
+    if are_small_and_ready(x, indices):
         return beside(x, np.take_along_axis(np.asarray(x), np.asarray(indices), axis))
     return _take_along_axis(x, indices, axis=axis)
-
-
-def _check_index_dtype(op: str, indices: Any) -> None:
-    if indices.dtype.kind not in "iu":
-        raise TypeError(f"{op}: an index array must have an integer dtype, got {indices.dtype.name}; cast it with tl.astype")
 
 
 # ---- x[key] ----------------------------------------------------------------------------------------------------------
@@ -65,7 +58,7 @@ def _native_key(op: str, x: Any, key: tuple[Any, ...], indices: tuple[Any, ...])
             entry = next(remaining)
             if entry.dtype.kind == "b":
                 axis += entry.ndim
-                if entry.ndim and entry.shape == x.shape[axis - entry.ndim : axis] and on_host(entry):
+                if entry.ndim and entry.shape == x.shape[axis - entry.ndim : axis] and is_on_cpu(entry):
                     made.extend(np.nonzero(np.asarray(entry)))  # what a mask means; JAX compiles for it, for each new shape
                     continue
             else:
@@ -95,25 +88,28 @@ def _with_axes(x: Any, key: tuple[Any, ...], indices: tuple[Any, ...]) -> tuple[
     return jnp.expand_dims(x, new), tuple(made)
 
 
-def _window(x: Any, starts: tuple[Any, ...], axes: tuple[int, ...], sizes: tuple[int, ...], shape: tuple[int, ...]) -> Any:
+def _window(x: Any, starts: tuple[Any, ...], *, axes: Sizes, sizes: Sizes, shape: Sizes) -> Any:
     places: list[Any] = [0] * x.ndim
     for axis, start in zip(axes, starts):
         places[axis] = start
     return lax.reshape(lax.dynamic_slice(x, places, sizes), shape)
 
 
-_sliced = compiled(_window, "axes", "sizes", "shape")
+_sliced = compiled(_window)
 
 
 def getitem(x: Any, *indices: Any, key: tuple[Any, ...]) -> Any:
-    if in_hand(x, *indices) if indices else is_ready(x):
+    if are_small_and_ready(x, *indices) if indices else is_ready_on_cpu(x):
         found = np.asarray(np.asarray(x)[_numpy_key(key, indices) if indices else key])
         if found.size <= SMALL:
             return beside(x, found)
     if indices:
         x, indices = _with_axes(x, key, indices)
         native = _native_key("x[key]", x, key, indices)
-        return x[native] if not is_concrete(x, *indices) or _has_masks(native) else _advanced(x, native)
+        if not is_concrete(x, *indices) or _has_masks(native):
+            return x[native]
+        operands, form = _taken_apart(native)
+        return _gather(x, operands, form=form)
     return x[key] if isinstance(x, jax.core.Tracer) else _basic(x, key)
 
 
@@ -138,14 +134,8 @@ def _joined(operands: list[Any], form: tuple[Any, ...]) -> tuple[Any, ...]:
     return tuple([next(remaining) if e == "array" else slice(*e) if type(e) is tuple else e for e in form])
 
 
-_gather = compiled(lambda x, operands, form: x[_joined(operands, form)], "form")
-_scatter = compiled(lambda x, value, operands, form, mode: getattr(x.at[_joined(operands, form)], mode)(value), "form", "mode")
-
-
-def _advanced(x: Any, native: tuple[Any, ...]) -> Any:
-    """A key with index arrays as one call into XLA."""
-    operands, form = _taken_apart(native)
-    return _gather(x, operands, form=form)
+_gather = compiled(lambda x, operands, *, form: x[_joined(operands, form)])
+_scatter = compiled(lambda x, value, operands, *, form, mode: getattr(x.at[_joined(operands, form)], mode)(value))
 
 
 _element = compiled(lambda x, position: lax.dynamic_index_in_dim(lax.reshape(x, (x.size,)), position, keepdims=False))
@@ -189,8 +179,8 @@ def index_update(x: Any, value: Any, *indices: Any, key: tuple[Any, ...], mode: 
 
 
 def _updated(op: str, x: Any, value: Any, indices: tuple[Any, ...], key: tuple[Any, ...], mode: str) -> Any:
-    value = _fitting(op, x, value)
-    if in_hand(x, *indices) and (type(value) is np.ndarray or in_hand(value)):
+    value = value_for(op, x, value)
+    if are_small_and_ready(x, *indices) and (type(value) is np.ndarray or are_small_and_ready(value)):
         changed, native = np.array(x), _numpy_key(key, indices)
         if mode == "set":
             changed[native] = np.asarray(value)
@@ -232,7 +222,7 @@ def _product_at(flat: Any, places: Any, values: Any) -> Any:
 def _product_at_forward(primals: Any, tangents: Any) -> tuple[Any, Any]:
     """JAX has the derivative of a scatter by product only where it is told that no index occurs twice."""
     flat, places, values = primals
-    return jax.jvp(lambda f, v: multiply_at(f, places, v), (flat, values), (tangents[0], tangents[2]))
+    return jax.jvp(lambda f, v: _multiply_at(f, places, v), (flat, values), (tangents[0], tangents[2]))
 
 
 def _full_slices(key: tuple[Any, ...]) -> int | None:
@@ -250,57 +240,29 @@ _IN_PLACE = {"add": np.add, "multiply": np.multiply, "min": np.minimum, "max": n
 _UPDATES = {"set": lambda old, new: new, "add": jnp.add, "multiply": jnp.multiply, "min": jnp.minimum, "max": jnp.maximum}
 
 
-def _where_masked(x: Any, value: Any, mask: Any, before: int, mode: str) -> Any:
+def _where_masked(x: Any, value: Any, mask: Any, *, before: int, mode: str) -> Any:
     """A mask that chooses, not one that counts: its result has the shape of x, so it compiles where JAX's own index does not."""
     mask = mask.reshape((1,) * before + mask.shape + (1,) * (x.ndim - before - mask.ndim))
     return jnp.where(mask, _UPDATES[mode](x, value), x)
 
 
-_masked = compiled(_where_masked, "before", "mode")
-
-
-_KIND_ORDER = {"b": 0, "i": 1, "u": 1, "f": 2, "c": 3}
-
-
-def _fitting(op: str, x: Any, value: Any) -> Any:
-    """`value` in the dtype of `x`. TypeError where its kind is wider, so that a fraction, say, would be lost."""
-    given = dtype_of(value) if isinstance(value, jax.Array) else dtypes.common_dtype([item_of(value)])
-    if _KIND_ORDER[given.kind] > _KIND_ORDER[dtype_of(x).kind]:
-        shown = given if isinstance(value, jax.Array) else f"Python {type(value).__name__}"
-        raise TypeError(f"{op}: a {shown} value does not fit into an array of {dtype_of(x)}; cast one of them with tl.astype")
-    return cast(value, x.dtype) if isinstance(value, jax.Array) else np.asarray(value, x.dtype)
+_masked = compiled(_where_masked)
 
 
 # ---- segments --------------------------------------------------------------------------------------------------------
-_segments = {
-    mode: compiled(function, "num_segments")
-    for mode, function in (
-        ("sum", lambda x, ids, num_segments: jax.ops.segment_sum(x, ids, num_segments)),
-        ("max", lambda x, ids, num_segments: jax.ops.segment_max(x, ids, num_segments)),
-        ("min", lambda x, ids, num_segments: jax.ops.segment_min(x, ids, num_segments)),
-    )
-}
+def _segment(mode: str) -> Any:
+    op, native = f"segment_{mode}", getattr(jax.ops, f"segment_{mode}")
+    kernel = compiled(lambda x, ids, *, num_segments: native(x, ids, num_segments))
+
+    def run(x: Any, ids: Any, *, num_segments: int | None) -> Any:
+        errors.check_segments(op, dtype_of(ids), ids.shape, x.shape)
+        if num_segments is None:
+            num_segments = int(jnp.max(ids)) + 1 if ids.size else 0
+        if is_concrete(ids):
+            errors.check_segment_ids(op, np.asarray(ids), num_segments)
+        return kernel(x, ids, num_segments=num_segments)
+
+    return run
 
 
-def _segment(mode: str, x: Any, ids: Any, num_segments: int | None) -> Any:
-    op = f"segment_{mode}"
-    _check_index_dtype(op, ids)
-    if num_segments is None:
-        num_segments = int(jnp.max(ids)) + 1 if ids.size else 0
-    if not isinstance(ids, jax.core.Tracer) and ids.size:
-        values = np.asarray(ids)
-        if values.min() < 0 or values.max() >= num_segments:
-            raise IndexError(f"{op}: segment_ids holds {values.min()} to {values.max()}, outside of 0 to {num_segments - 1}")
-    return _segments[mode](x, ids, num_segments=num_segments)
-
-
-def segment_sum(x: Any, ids: Any, *, num_segments: int | None) -> Any:
-    return _segment("sum", x, ids, num_segments)
-
-
-def segment_max(x: Any, ids: Any, *, num_segments: int | None) -> Any:
-    return _segment("max", x, ids, num_segments)
-
-
-def segment_min(x: Any, ids: Any, *, num_segments: int | None) -> Any:
-    return _segment("min", x, ids, num_segments)
+segment_sum, segment_max, segment_min = map(_segment, ("sum", "max", "min"))

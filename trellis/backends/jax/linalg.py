@@ -2,151 +2,132 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
+from collections.abc import Callable
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import jax.scipy.linalg
-import numpy as np
 from jax import lax
 
-from trellis.backends import elementwise as factories
-from trellis.backends.jax.common import cast, is_concrete, is_half, promoted, widened
-from trellis.backends.jax.host import compiled, on_host
+from trellis.backends.elementwise import binary
+from trellis.backends.jax.host import compiled
 from trellis.backends.jax.meta import NATIVE
-from trellis.backends.jax.reduction import sum_dtype
-from trellis.dtypes import DType
+from trellis.backends.jax.operands import is_concrete, is_half, same_dtype, widened
+from trellis.core import errors
 
 __all__ = [
     "cholesky", "cross", "det", "diagonal", "eig", "eigh", "eigvals", "eigvalsh", "einsum", "expm", "inv", "kron", "matmul",
-    "matrix_power", "matrix_transpose", "outer", "pinv", "qr", "slogdet", "solve", "solve_triangular", "svd",
-    "svdvals", "tensordot", "trace", "vecdot",
+    "matrix_power", "matrix_transpose", "pinv", "qr", "slogdet", "solve", "solve_triangular", "svd", "svdvals", "tensordot",
+    "vecdot",
 ]  # fmt: skip
 
+
 # ---- products --------------------------------------------------------------------------------------------------------
+def _product(op: str, function: Callable[..., Any]) -> Callable[..., Any]:
+    """An op from `function(*arrays, ...)`, compiled, of arrays in their common dtype."""
+    kernel = compiled(function)
+
+    @functools.wraps(function)
+    def run(*arrays: Any, **params: Any) -> Any:
+        same = same_dtype(op, *arrays)
+        if same[0].dtype.kind == "b":
+            raise errors.not_numeric(op)
+        return kernel(*same, **params)
+
+    return run
+
+
 _matmul = compiled(lambda x1, x2: jnp.matmul(x1, x2))
-_tensordot = compiled(lambda x1, x2, axes: jnp.tensordot(x1, x2, axes), "axes")
-_vecdot = compiled(lambda x1, x2, axis: jnp.vecdot(x1, x2, axis=axis), "axis")
-_outer = compiled(lambda x1, x2: jnp.outer(x1, x2))
-_cross = compiled(lambda x1, x2, axis: jnp.linalg.cross(x1, x2, axis=axis), "axis")
-_kron = compiled(lambda x1, x2: jnp.kron(x1, x2))
-_einsum = compiled(lambda equation, *arrays: jnp.einsum(equation, *arrays), "equation")
-_matrix_transpose = compiled(lambda x: jnp.matrix_transpose(x))
-_diagonal = compiled(lambda x, offset: jnp.diagonal(x, offset, -2, -1), "offset")
-_trace = compiled(lambda x, offset, dtype: jnp.trace(x, offset, -2, -1, dtype=dtype), "offset", "dtype")
-
-_NUMERIC = frozenset(native for dtype, native in NATIVE.items() if dtype.kind != "b")
-matmul = factories.binary("matmul", _matmul, _NUMERIC, lambda x1, x2: _matmul(*promoted("matmul", x1, x2)))
+_any_matmul = _product("matmul", jnp.matmul)
+_NUMERIC = {native: _matmul for dtype, native in NATIVE.items() if dtype.kind != "b"}
+matmul = binary("matmul", dict.fromkeys(NATIVE.values(), _any_matmul) | _NUMERIC, _any_matmul)
+cross = _product("cross", lambda x1, x2, *, axis: jnp.linalg.cross(x1, x2, axis=axis))
+einsum = _product("einsum", lambda *arrays, equation: jnp.einsum(equation, *arrays))
+kron = _product("kron", lambda x1, x2: jnp.kron(x1, x2))
+tensordot = _product("tensordot", lambda x1, x2, *, axes: jnp.tensordot(x1, x2, axes))
+vecdot = _product("vecdot", lambda x1, x2, *, axis: jnp.vecdot(x1, x2, axis=axis))
+diagonal = compiled(lambda x, *, offset: jnp.diagonal(x, offset, -2, -1))
+matrix_transpose = compiled(lambda x: jnp.matrix_transpose(x))
 
 
-def tensordot(x1: Any, x2: Any, *, axes: Any) -> Any:
-    return _tensordot(*promoted("tensordot", x1, x2), axes=axes)
-
-
-def vecdot(x1: Any, x2: Any, *, axis: int) -> Any:
-    return _vecdot(*promoted("vecdot", x1, x2), axis=axis)
-
-
-def outer(x1: Any, x2: Any) -> Any:
-    if x1.ndim != 1 or x2.ndim != 1:  # jnp flattens
-        raise ValueError(f"outer: expected two 1-d arrays, got shapes {x1.shape} and {x2.shape}")
-    return _outer(*promoted("outer", x1, x2))
-
-
-def cross(x1: Any, x2: Any, *, axis: int) -> Any:
-    return _cross(*promoted("cross", x1, x2), axis=axis)
-
-
-def kron(x1: Any, x2: Any) -> Any:
-    return _kron(*promoted("kron", x1, x2))
-
-
-def einsum(*arrays: Any, equation: str) -> Any:
-    return _einsum(equation, *promoted("einsum", *arrays))
-
-
-def matrix_transpose(x: Any) -> Any:
-    return _matrix_transpose(x)
-
-
-def diagonal(x: Any, *, offset: int) -> Any:
-    return _diagonal(x, offset=offset)
-
-
-def trace(x: Any, *, offset: int, dtype: DType | None) -> Any:
-    native = sum_dtype(x, dtype)
-    return _trace(cast(x, native), offset=offset, dtype=native)
-
-
-# ---- determinants, systems -------------------------------------------------------------------------------------------
-_det = compiled(lambda x: jnp.linalg.det(x))
-_slogdet = compiled(lambda x: tuple(jnp.linalg.slogdet(x)))
-_inv = compiled(lambda x: jnp.linalg.inv(x))
-_solve = compiled(lambda x1, x2: jnp.linalg.solve(x1, x2))
-_cholesky = compiled(lambda x, upper: jnp.linalg.cholesky(x, upper=upper), "upper")
-_any_lost = compiled(lambda result, *given: ~jnp.isfinite(result).all() & jnp.stack([jnp.isfinite(x).all() for x in given]).all())
-
-
-def _square(op: str, x: Any) -> None:
-    if x.ndim < 2 or x.shape[-1] != x.shape[-2]:
-        raise ValueError(f"{op}: expected square matrices in the last two axes, got shape {x.shape}")
-
-
-def _check(op: str, result: Any, what: str, *given: Any) -> None:
-    """XLA marks a failure by NaN or infinity in the result, where LAPACK reports it. Traced arrays have no values to look at."""
-    if not is_concrete(result, *given):
-        return
-    if on_host(result):
-        lost = not np.isfinite(np.asarray(result)).all() and all(np.isfinite(np.asarray(x)).all() for x in given)
-    else:
-        lost = _any_lost(result, *given)
-    if lost:
-        raise np.linalg.LinAlgError(f"{op}: {what}")
-
-
+# ---- functions of matrices -------------------------------------------------------------------------------------------
 def _like(x: Any, result: Any) -> Any:
-    """Back in the half precision of `x`, where it has one."""
-    return cast(result, x.dtype) if is_half(x) else result
+    """`result` in the half precision of `x`, if `x` has one."""
+    return result.astype(x.dtype) if is_half(x) and result.dtype.kind == "f" else result
 
 
-def det(x: Any) -> Any:
-    _square("det", x)
-    return _like(x, _det(widened(x)))
+def _of_matrices(function: Callable[..., Any]) -> Callable[..., Any]:
+    """An op from `function(*arrays, ...)`, compiled, which runs in float32 or wider."""
+
+    @functools.wraps(function)
+    def run(*arrays: Any, **params: Any) -> Any:
+        result = function(*map(widened, arrays), **params)
+        return tuple(_like(arrays[0], part) for part in result) if isinstance(result, tuple) else _like(arrays[0], result)
+
+    return compiled(run)
 
 
-def slogdet(x: Any) -> tuple[Any, Any]:
-    _square("slogdet", x)
-    sign, logarithm = _slogdet(widened(x))
-    return _like(x, sign), _like(x, logarithm)
+def _adjoint(x: Any) -> Any:
+    return jnp.conj(jnp.swapaxes(x, -1, -2))
 
 
-def inv(x: Any) -> Any:
-    _square("inv", x)
-    wide = widened(x)
-    result = _inv(wide)
-    _check("inv", result, "a matrix is singular, so it has no inverse; tl.pinv gives the closest thing to one", wide)
-    return _like(x, result)
+def _with_hermitian_gradient(x: Any) -> Any:
+    """`x` itself. Of its gradient the Hermitian part counts, as on the other backends: the kernel reads one triangle only."""
+    half = (x + _adjoint(x)) / 2
+    return half + lax.stop_gradient(x - half)
+
+
+det = _of_matrices(lambda x: jnp.linalg.det(x))
+eigh = _of_matrices(lambda x: tuple(jnp.linalg.eigh(_with_hermitian_gradient(x), "L", symmetrize_input=False)))
+eigvalsh = _of_matrices(lambda x: jnp.linalg.eigvalsh(_with_hermitian_gradient(x), "L", symmetrize_input=False))
+expm = _of_matrices(lambda x: jax.scipy.linalg.expm(x))
+qr = _of_matrices(lambda x, *, mode: tuple(jnp.linalg.qr(x, mode)))
+slogdet = _of_matrices(lambda x: tuple(jnp.linalg.slogdet(x)))
+svdvals = _of_matrices(lambda x: jnp.linalg.svdvals(x))
+pinv = compiled(lambda x, rtol: _like(x, jnp.linalg.pinv(widened(x), rtol)))
+_matrix_power = compiled(lambda x, *, n: jnp.linalg.matrix_power(x, n))
+
+
+def matrix_power(x: Any, *, n: int) -> Any:
+    return matrix_power(inv(x), n=-n) if n < 0 else _matrix_power(x, n=n)
+
+
+# ---- functions that fail for some matrices ---------------------------------------------------------------------------
+def _failing(op: str, function: Callable[..., Any]) -> Callable[..., Any]:
+    """The same for a function that may fail: XLA marks that by NaN or infinity in the result. Traced arrays cannot be checked."""
+
+    def marked(*arrays: Any, **params: Any) -> tuple[Any, Any]:
+        result = function(*arrays, **params)
+        given = jnp.stack([jnp.isfinite(x).all() for x in arrays]).all()
+        return result, given & ~jnp.isfinite(result).all()
+
+    kernel = _of_matrices(functools.wraps(function)(marked))
+
+    @functools.wraps(function)
+    def run(*arrays: Any, **params: Any) -> Any:
+        result, failed = kernel(*arrays, **params)
+        if is_concrete(result, failed) and failed:
+            raise errors.decomposition_failed(op)
+        return result
+
+    return run
+
+
+inv = _failing("inv", lambda x: jnp.linalg.inv(x))
+cholesky = _failing("cholesky", lambda x, *, upper: jnp.linalg.cholesky(x, upper=upper))
+_solve = _failing("solve", lambda x1, x2: jnp.linalg.solve(x1, x2))
 
 
 def solve(x1: Any, x2: Any) -> Any:
-    _square("solve", x1)
-    given = promoted("solve", x1, x2, floating=True)
-    wide = [widened(x) for x in given]
-    result = _solve(*wide)
-    _check("solve", result, "x1 is singular; tl.lstsq gives the solution with the smallest error", *wide)
-    return _like(given[0], result)
+    if x1.ndim > 1 and x2.ndim == 0:  # jnp takes a number for a vector
+        raise ValueError(x2.shape)
+    return _solve(*same_dtype("solve", x1, x2))
 
 
-def cholesky(x: Any, *, upper: bool) -> Any:
-    _square("cholesky", x)
-    wide = widened(x)
-    result = _cholesky(wide, upper=upper)
-    _check("cholesky", result, "a matrix is not positive definite", wide)
-    return _like(x, result)
-
-
-def _triangular(a: Any, b: Any, lower: bool, trans: str, unit_diagonal: bool) -> Any:
+def _triangular(a: Any, b: Any, *, lower: bool, trans: str, unit_diagonal: bool) -> Any:
     vector = b.ndim == 1
     columns = b[:, None] if vector else b
     batch = jnp.broadcast_shapes(a.shape[:-2], columns.shape[:-2])
@@ -158,52 +139,26 @@ def _triangular(a: Any, b: Any, lower: bool, trans: str, unit_diagonal: bool) ->
     return found[..., 0] if vector else found
 
 
-_solve_triangular = compiled(_triangular, "lower", "trans", "unit_diagonal")
+_solve_triangular = _of_matrices(_triangular)
 
 
 def solve_triangular(x1: Any, x2: Any, *, lower: bool, trans: str, unit_diagonal: bool) -> Any:
-    _square("solve_triangular", x1)
-    given = promoted("solve_triangular", x1, x2, floating=True)
-    return _like(given[0], _solve_triangular(*(widened(x) for x in given), lower=lower, trans=trans, unit_diagonal=unit_diagonal))
+    given = same_dtype("solve_triangular", x1, x2)
+    return _solve_triangular(*given, lower=lower, trans=trans, unit_diagonal=unit_diagonal)
 
 
-# ---- decompositions --------------------------------------------------------------------------------------------------
-_qr = compiled(lambda x, mode: tuple(jnp.linalg.qr(x, mode)), "mode")
-_eigh = compiled(lambda x: tuple(jnp.linalg.eigh(_with_hermitian_gradient(x), "L", symmetrize_input=False)))
-_eigvalsh = compiled(lambda x: jnp.linalg.eigvalsh(_with_hermitian_gradient(x), "L", symmetrize_input=False))
-_svd = compiled(lambda x, full_matrices: tuple(jnp.linalg.svd(x, full_matrices)), "full_matrices")
-_svdvals = compiled(lambda x: jnp.linalg.svdvals(x))
-
-
-def qr(x: Any, *, mode: str) -> tuple[Any, Any]:
-    q, r = _qr(widened(x), mode=mode)
-    return _like(x, q), _like(x, r)
-
-
-def eigh(x: Any) -> tuple[Any, Any]:
-    _square("eigh", x)
-    values, vectors = _eigh(widened(x))
-    return _like(x, values), _like(x, vectors)
-
-
-def eigvalsh(x: Any) -> Any:
-    _square("eigvalsh", x)
-    return _like(x, _eigvalsh(widened(x)))
-
-
-# JAX has derivatives of eigenvectors only for those who ask: like torch's and TensorFlow's, they need eigenvalues that differ.
+# ---- eigenvectors and singular vectors ---------------------------------------------------------------------------------
+# JAX differentiates eigenvectors only on request: as on torch and TensorFlow, the eigenvalues must differ.
 _ASK = "enable_eigvec_derivs"
 _DIFFERENTIABLE = {_ASK: True} if _ASK in inspect.signature(jax.lax.linalg.eig).parameters else {}
 
 
 def eig(x: Any) -> tuple[Any, Any]:
-    _square("eig", x)
     values, vectors = jax.lax.linalg.eig(widened(x), compute_left_eigenvectors=False, **_DIFFERENTIABLE)
     return values, vectors
 
 
 def eigvals(x: Any) -> Any:
-    _square("eigvals", x)
     return _eigvals(widened(x))
 
 
@@ -218,15 +173,17 @@ def _eigvals_forward(primals: Any, tangents: Any) -> tuple[Any, Any]:
     return jax.jvp(lambda x: eig(x)[0], primals, tangents)
 
 
-def svd(x: Any, *, full_matrices: bool) -> tuple[Any, Any, Any]:
+def _svd(x: Any, *, full_matrices: bool) -> tuple[Any, Any, Any]:
     full = full_matrices and x.shape[-1] != x.shape[-2]
-    u, s, vh = _full_svd(widened(x)) if full else _svd(widened(x), full_matrices=False)
-    return _like(x, u), _like(x, s), _like(x, vh)
+    return _full_svd(x) if full else tuple(jnp.linalg.svd(x, False))
+
+
+svd = _of_matrices(_svd)
 
 
 @jax.custom_jvp
 def _full_svd(x: Any) -> tuple[Any, Any, Any]:
-    return _svd(x, full_matrices=True)
+    return tuple(jnp.linalg.svd(x, True))
 
 
 @_full_svd.defjvp  # type: ignore[attr-defined]
@@ -237,15 +194,12 @@ def _full_svd_forward(primals: Any, tangents: Any) -> Any:
 
 def _completed_svd(x: Any) -> tuple[Any, Any, Any]:
     """The vectors that have singular values, and a basis of what is left, which turns no more than it must."""
-    rest = _svd(lax.stop_gradient(x), full_matrices=True)
-    u, s, vh = _svd(x, full_matrices=False)
+    rest = jnp.linalg.svd(lax.stop_gradient(x), True)
+    u, s, vh = jnp.linalg.svd(x, False)
     rank = s.shape[-1]
-    if x.shape[-2] > rank:
-        u = jnp.concatenate([u, _orthogonal(rest[0][..., rank:], u)], -1)
-    if x.shape[-1] > rank:
-        v = _orthogonal(_adjoint(rest[2][..., rank:, :]), _adjoint(vh))
-        vh = jnp.concatenate([vh, _adjoint(v)], -2)
-    return u, s, vh
+    left = _orthogonal(rest[0][..., rank:], u)
+    right = _orthogonal(_adjoint(rest[2][..., rank:, :]), _adjoint(vh))
+    return jnp.concatenate([u, left], -1), s, jnp.concatenate([vh, _adjoint(right)], -2)
 
 
 def _orthogonal(basis: Any, vectors: Any) -> Any:
@@ -254,39 +208,3 @@ def _orthogonal(basis: Any, vectors: Any) -> Any:
     missing = _adjoint(inside) @ inside
     one = jnp.eye(missing.shape[-1], dtype=missing.dtype)
     return (basis - vectors @ inside) @ (one + missing @ (one / 2 + 3 / 8 * missing))
-
-
-def _adjoint(x: Any) -> Any:
-    return jnp.conj(jnp.swapaxes(x, -1, -2))
-
-
-def _with_hermitian_gradient(x: Any) -> Any:
-    """`x` itself. Of its gradient the Hermitian part counts, as on the other backends: the kernel reads one triangle only."""
-    half = (x + _adjoint(x)) / 2
-    return half + lax.stop_gradient(x - half)
-
-
-def svdvals(x: Any) -> Any:
-    return _like(x, _svdvals(widened(x)))
-
-
-# ---- JAX's own versions of composites --------------------------------------------------------------------------------
-_pinv = compiled(lambda x, rtol: jnp.linalg.pinv(x, rtol))
-_matrix_power = compiled(lambda x, n: jnp.linalg.matrix_power(x, n), "n")
-_expm = compiled(lambda x: jax.scipy.linalg.expm(x))
-
-
-def pinv(x: Any, rtol: Any) -> Any:
-    return _like(x, _pinv(widened(x), rtol))
-
-
-def matrix_power(x: Any, *, n: int) -> Any:
-    _square("matrix_power", x)
-    if n < 0:
-        return matrix_power(inv(x), n=-n)
-    return _matrix_power(x, n=n)
-
-
-def expm(x: Any) -> Any:
-    _square("expm", x)
-    return _like(x, _expm(widened(x)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import warnings
 from typing import Any
 
@@ -9,15 +10,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from trellis import dtypes
+from trellis.backends import META
 from trellis.backends.jax import host
-from trellis.dtypes import DTYPES, DType
+from trellis.core import dtypes, errors
+from trellis.core.array import Array
+from trellis.core.container import Container
+from trellis.core.dtypes import DTYPES, DType
 
-__all__ = [
-    "asarray", "astype", "constant", "default_device", "default_int", "device_of", "devices", "dlpack", "dlpack_device",
-    "dtype_of", "from_dlpack", "from_numpy", "is_traced", "item", "native_device", "native_dtype", "rank_of", "register_pytrees",
-    "shape_of", "to_device", "to_numpy", "version",
-]  # fmt: skip
+__all__ = [*META]  # pyright: ignore[reportUnsupportedDunderAll]
 
 NATIVE: dict[DType, Any] = {d: np.dtype(getattr(jnp, "bool_" if n == "bool" else n)) for n, d in DTYPES.items()}
 _DTYPES: dict[Any, DType] = {native: d for d, native in NATIVE.items()}
@@ -39,7 +39,7 @@ def dtype_of(x: Any) -> DType:
     try:
         return _DTYPES[x.dtype]
     except KeyError:
-        raise TypeError(f"an array of the JAX dtype {x.dtype} is not supported; use one of {', '.join(DTYPES)}") from None
+        raise errors.unsupported_dtype(x.dtype) from None
 
 
 def default_int() -> DType:
@@ -60,6 +60,8 @@ def rank_of(x: Any) -> int:
 
 
 def item(x: Any) -> Any:
+    if x.size != 1:
+        raise errors.not_one_element(x.shape)
     return x.item()
 
 
@@ -80,16 +82,11 @@ def _named_devices() -> dict[str, Any]:
     return named
 
 
-_NAMES: dict[Any, str] = {}
-
-
+@functools.lru_cache
 def _device_name(device: Any) -> str:
-    name = _NAMES.get(device)
-    if name is None:
-        platform = device.platform
-        place = jax.local_devices(backend=platform).index(device)
-        name = _NAMES[device] = platform if platform == "cpu" and place == 0 else f"{platform}:{place}"
-    return name
+    platform = device.platform
+    place = jax.local_devices(backend=platform).index(device)
+    return platform if platform == "cpu" and place == 0 else f"{platform}:{place}"
 
 
 def devices() -> list[str]:
@@ -115,14 +112,12 @@ def device_of(x: Any) -> str:
 
 
 def native_device(device: Any) -> Any:
-    if not isinstance(device, str):
-        if isinstance(device, (jax.Device, jax.sharding.Sharding)):
-            return device
-        raise ValueError(f"device={device!r} is unknown to JAX; use one of {', '.join(map(repr, devices()))}")
-    name = device if ":" in device else f"{device}:0"
+    if isinstance(device, (jax.Device, jax.sharding.Sharding)):
+        return device
+    name = device if ":" in str(device) else f"{device}:0"
     found = _named_devices().get("cpu" if name == "cpu:0" else name)
     if found is None:
-        raise ValueError(f"device={device!r} is unknown to JAX; use one of {', '.join(map(repr, devices()))}")
+        raise errors.unknown_device(device, "jax", devices())
     return found
 
 
@@ -153,9 +148,9 @@ def asarray(x: Any, *, dtype: DType | None, device: Any, copy: bool | None) -> A
     changed = dtype is not None and dtype is not dtype_of(x)
     moved = device is not None and device_of(x) != _device_text(device)
     if copy is False and (changed or moved):
-        wanted = f"dtype={dtype}" if changed else f"device={device!r}"
-        raise ValueError(f"asarray: copy=False, but {wanted} needs a copy; use copy=None")
+        raise errors.copy_needed("asarray", f"dtype={dtype}" if changed else f"device={device!r}")
     if changed:
+        _check_cast(x, dtype)
         x = host.cast(x, native_dtype(dtype))  # type: ignore[arg-type]
     elif copy:
         x = jnp.array(x, copy=True)
@@ -168,39 +163,35 @@ def _device_text(device: Any) -> str:
 
 
 def from_numpy(x: np.ndarray[Any, Any], *, dtype: DType | None, device: Any, copy: bool | None) -> Any:
-    if dtype is not None:
-        native: Any = native_dtype(dtype)
-    else:
-        native = native_dtype(_narrowed(x.dtype))
+    x = x if x.dtype.isnative else x.astype(x.dtype.newbyteorder("="))
+    native = native_dtype(_narrowed(x) if dtype is None else dtype)
     if copy is False:
         return _shared(x, native, device)
     return from_host(x.astype(native, copy=False), device)
 
 
-def _narrowed(native: Any) -> DType:
-    if native.name in _NARROW and not jax.config.jax_enable_x64:
-        narrow = _NARROW[native.name]
+def _narrowed(x: np.ndarray[Any, Any]) -> DType:
+    """The dtype of a NumPy array on JAX."""
+    if x.dtype.name in _NARROW and not jax.config.jax_enable_x64:
+        narrow = _NARROW[x.dtype.name]
         warnings.warn(
-            f"a {native.name} NumPy array becomes {narrow}: JAX has 64-bit dtypes turned off; turn them on with "
+            f"a {x.dtype.name} NumPy array becomes {narrow}: JAX has 64-bit dtypes turned off; turn them on with "
             f'jax.config.update("jax_enable_x64", True), or cast the array first',
             UserWarning,
             stacklevel=4,
         )
         return DTYPES[narrow]
-    try:
-        return _DTYPES[native]
-    except KeyError:
-        raise TypeError(f"a NumPy array of dtype {native} is not supported; use one of {', '.join(DTYPES)}") from None
+    return dtype_of(x)
 
 
 def _shared(x: np.ndarray[Any, Any], native: Any, device: Any) -> Any:
     """A JAX array over the memory of `x`. ValueError where that is impossible."""
     if x.dtype != native:
-        raise ValueError(f"asarray: copy=False, but dtype={native.name} needs a copy of a {x.dtype.name} array; use copy=None")
+        raise errors.copy_needed("asarray", f"dtype={native.name}")
     try:
         return jnp.from_dlpack(x, device=placement(device), copy=False)
     except (RuntimeError, TypeError, BufferError) as error:
-        raise ValueError(f"asarray: copy=False, but JAX has to copy this array: {error}; use copy=None") from error
+        raise errors.copy_needed("asarray", "this array, on JAX,") from error
 
 
 def constant(value: np.ndarray[Any, Any], *, like: Any) -> Any:
@@ -210,10 +201,14 @@ def constant(value: np.ndarray[Any, Any], *, like: Any) -> Any:
     return from_host(value, None if isinstance(like, jax.core.Tracer) else device_of(like))
 
 
+def _check_cast(x: Any, dtype: DType) -> None:
+    if x.dtype.kind == "c" and dtype.kind not in "bc":
+        raise errors.imaginary_part_lost("astype", x.dtype.name, dtype)
+
+
 def astype(x: Any, *, dtype: DType, copy: bool, device: Any) -> Any:
     native = native_dtype(dtype)
-    if x.dtype.kind == "c" and native.kind != "c" and dtype is not dtypes.bool:
-        raise TypeError(f"astype: {x.dtype.name} to {dtype} drops the imaginary part; take tl.real(x) or tl.abs(x) first")
+    _check_cast(x, dtype)
     if x.dtype != native or x.weak_type:
         x = host.cast(x, native)
     elif copy:
@@ -224,16 +219,13 @@ def astype(x: Any, *, dtype: DType, copy: bool, device: Any) -> Any:
 # ---- DLPack ----------------------------------------------------------------------------------------------------------
 def from_dlpack(x: Any, *, device: Any, copy: bool | None) -> Any:
     target = None if device is None else native_device(device)
-    if copy is False:
+    if not copy:
         try:
-            return jnp.from_dlpack(x, device=target, copy=False)
-        except RuntimeError as error:
-            raise ValueError(f"from_dlpack: copy=False, but JAX has to copy this array: {error}; use copy=None") from error
-    if copy is None:
-        try:
-            return jnp.from_dlpack(x, device=target, copy=None)
-        except (RuntimeError, TypeError, BufferError):
-            pass  # XLA takes no bool, no strided and no read-only buffers from some producers: through host memory, then
+            return jnp.from_dlpack(x, device=target, copy=copy)
+        except (RuntimeError, TypeError, BufferError) as error:
+            # XLA takes no bool, no strided and no read-only buffers from some producers. They go through host memory.
+            if copy is False:
+                raise errors.copy_needed("from_dlpack", "this array, on JAX,") from error
     shared = np.from_dlpack(x)
     if not jax.config.jax_enable_x64 and shared.dtype.name in _NARROW:
         return from_numpy(shared, dtype=None, device=device, copy=True)
@@ -255,22 +247,21 @@ def dlpack_device(x: Any) -> tuple[Any, int]:
 
 
 # ---- pytrees ---------------------------------------------------------------------------------------------------------
-def register_pytrees(Array: Any, Container: Any) -> None:
-    key = jax.tree_util.GetAttrKey("_data")
+_KEY = jax.tree_util.GetAttrKey("_data")
 
-    def unflatten(_: Any, children: Any) -> Any:
-        made = object.__new__(Array)  # children may be anything: None, specs, object(); so nothing is looked at
-        (made._data,) = children
-        return made
 
-    jax.tree_util.register_pytree_with_keys(
-        Array, lambda x: (((key, x._data),), None), unflatten, flatten_func=lambda x: ((x._data,), None)
-    )
-    if not hasattr(Container, "_tree_flatten_with_keys"):
-        return
+def _rebuild(_: Any, children: Any) -> Array:
+    made = object.__new__(Array)  # children may be anything: None, specs, object(); so nothing is looked at
+    (made._data,) = children
+    return made
 
-    def flatten_with_keys(container: Any) -> Any:
-        children, aux = container._tree_flatten_with_keys()
-        return [(jax.tree_util.DictKey(k), child) for k, child in children], aux
 
-    jax.tree_util.register_pytree_with_keys(Container, flatten_with_keys, Container._tree_unflatten)
+def _flatten_with_keys(container: Container) -> Any:
+    children, aux = container._tree_flatten_with_keys()
+    return [(jax.tree_util.DictKey(k), child) for k, child in children], aux
+
+
+jax.tree_util.register_pytree_with_keys(
+    Array, lambda x: (((_KEY, x._data),), None), _rebuild, flatten_func=lambda x: ((x._data,), None)
+)
+jax.tree_util.register_pytree_with_keys(Container, _flatten_with_keys, Container._tree_unflatten)

@@ -11,10 +11,10 @@ import numpy as np
 from jax import lax
 from jax.extend.random import threefry2x32_p
 
-from trellis import dtypes
 from trellis.backends.jax.meta import native_dtype, placement
-from trellis.dtypes import DType
-from trellis.keys import DRAW, Key, make_key, threefry as python_threefry
+from trellis.core import dtypes, errors
+from trellis.core.dtypes import DType
+from trellis.random.keys import DRAW, Key, make_key, threefry as python_threefry
 
 __all__ = ["Generator", "check_draw", "draws_in_graph", "random_unit", "random_words", "threefry"]
 
@@ -98,10 +98,7 @@ def random_unit(key: Any, *, shape: tuple[int, ...], dtype: DType, offset: int, 
 def check_draw(op: str) -> None:
     """Under jit a draw from Python state would be a constant of the function. Eager grad and vmap compute, and may draw."""
     if isinstance(jnp.zeros((), _U32), jax.core.Tracer):
-        raise RuntimeError(
-            f"{op}: without seed= inside jax.jit the numbers would be drawn once, when the function is traced, and repeat at "
-            f"every call; make a tl.Key an argument of the function and pass seed=key"
-        )
+        raise errors.seed_needed(op, "jax.jit")
 
 
 def draws_in_graph() -> bool:

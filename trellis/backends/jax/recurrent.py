@@ -1,4 +1,4 @@
-"""Recurrences as one compiled call around lax.scan."""
+"""Gates of recurrent layers. The recurrences are the compiled composites around lax.scan."""
 
 from __future__ import annotations
 
@@ -6,14 +6,7 @@ from typing import Any
 
 from jax import numpy as jnp
 
-from trellis.backends.jax.host import compiled
-from trellis.composites import recurrent
-
-__all__ = ["equal_parts", "gru_update", "lstm_update", "rnn_update"]
-
-lstm_update = compiled(recurrent.lstm_update, "time_major")
-gru_update = compiled(recurrent.gru_update, "time_major")
-rnn_update = compiled(recurrent.rnn_update, "activation", "time_major")
+__all__ = ["equal_parts"]
 
 
 def equal_parts(x: Any, *, number: int) -> list[Any]:

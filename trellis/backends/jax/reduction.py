@@ -2,29 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
-from trellis import dtypes
-from trellis.backends.jax.common import as_index, cast, floating, is_half, one_dimensional_axis, real_only, strong
 from trellis.backends.jax.host import compiled
 from trellis.backends.jax.meta import default_int, native_dtype
-from trellis.dtypes import DType
+from trellis.backends.jax.operands import as_index, axis_of, cast, floating, is_half, real
+from trellis.core import dtypes, errors
+from trellis.core.dtypes import DType
+from trellis.core.typing import Axes
 
 __all__ = [
-    "all", "any", "count_nonzero", "cumulative_prod", "cumulative_sum", "diff", "log_softmax", "logsumexp", "max", "mean", "min",
-    "prod", "softmax", "std", "sum", "var",
+    "all", "any", "count_nonzero", "cumulative_prod", "cumulative_sum", "log_softmax", "logsumexp", "max", "mean", "min", "prod",
+    "softmax", "std", "sum", "var",
 ]  # fmt: skip
 
-_Axis = int | tuple[int, ...] | None
 
-
-def sum_dtype(x: Any, dtype: DType | None) -> Any:
+def sum_dtype(op: str, x: Any, dtype: DType | None) -> Any:
     """The dtype that a sum is made in: integers at least as wide as the default one."""
     if dtype is not None:
+        if x.dtype.kind == "c" and dtype.kind != "c":
+            raise errors.imaginary_part_lost(op, x.dtype.name, dtype)
         return native_dtype(dtype)
     kind = x.dtype.kind
     if kind not in "biu":
@@ -38,113 +39,64 @@ def sum_dtype(x: Any, dtype: DType | None) -> Any:
 _sum = jax.jit(lambda x, axis, keepdims: jnp.sum(x, axis, keepdims=keepdims), static_argnums=(1, 2), inline=True)
 
 
-def sum(x: Any, *, axis: _Axis, dtype: DType | None, keepdims: bool) -> Any:
+def sum(x: Any, *, axis: Axes, dtype: DType | None, keepdims: bool) -> Any:
     if dtype is None and x.dtype.kind not in "biu":
         return _sum(x, axis, keepdims)
-    return jnp.sum(cast(x, sum_dtype(x, dtype)), axis=axis, keepdims=keepdims, promote_integers=False)
+    return jnp.sum(cast(x, sum_dtype("sum", x, dtype)), axis=axis, keepdims=keepdims, promote_integers=False)
 
 
-def prod(x: Any, *, axis: _Axis, dtype: DType | None, keepdims: bool) -> Any:
-    return jnp.prod(cast(x, sum_dtype(x, dtype)), axis=axis, keepdims=keepdims, promote_integers=False)
+def prod(x: Any, *, axis: Axes, dtype: DType | None, keepdims: bool) -> Any:
+    return jnp.prod(cast(x, sum_dtype("prod", x, dtype)), axis=axis, keepdims=keepdims, promote_integers=False)
 
 
-def mean(x: Any, *, axis: _Axis, keepdims: bool) -> Any:
-    return jnp.mean(floating(x), axis=axis, keepdims=keepdims)
+all = compiled(lambda x, *, axis, keepdims: jnp.all(x != 0, axis, keepdims=keepdims))
+any = compiled(lambda x, *, axis, keepdims: jnp.any(x != 0, axis, keepdims=keepdims))
+count_nonzero = compiled(lambda x, *, axis, keepdims: as_index(jnp.count_nonzero(x, axis, keepdims=keepdims)))
+log_softmax = compiled(lambda x, *, axis: jax.nn.log_softmax(floating(x), axis))
+max = compiled(lambda x, *, axis, keepdims: jnp.max(real("max", x), axis, keepdims=keepdims))
+mean = compiled(lambda x, *, axis, keepdims: jnp.mean(floating(x), axis, keepdims=keepdims))
+min = compiled(lambda x, *, axis, keepdims: jnp.min(real("min", x), axis, keepdims=keepdims))
+softmax = compiled(lambda x, *, axis: jax.nn.softmax(floating(x), axis))
+var = compiled(lambda x, *, axis, correction, keepdims: jnp.var(floating(x), axis, correction=correction, keepdims=keepdims))
 
 
-def var(x: Any, *, axis: _Axis, correction: float, keepdims: bool) -> Any:
-    return _var(floating(x), axis=axis, correction=correction, keepdims=keepdims)
+@compiled
+def std(x: Any, *, axis: Axes, correction: float, keepdims: bool) -> Any:
+    """With the derivative 0 for equal elements."""
+    variance = jnp.var(floating(x), axis, correction=correction, keepdims=keepdims)
+    return jnp.where(variance == 0, 0, jnp.sqrt(jnp.where(variance == 0, 1, variance)))
 
 
-def std(x: Any, *, axis: _Axis, correction: float, keepdims: bool) -> Any:
-    return _std(floating(x), axis=axis, correction=correction, keepdims=keepdims)
-
-
-def _spread(function: Any) -> Any:
-    return compiled(
-        lambda x, axis, correction, keepdims: function(x, axis, correction=correction, keepdims=keepdims),
-        "axis",
-        "correction",
-        "keepdims",
-    )
-
-
-_var, _std = _spread(jnp.var), _spread(jnp.std)
-
-
-def max(x: Any, *, axis: _Axis, keepdims: bool) -> Any:
-    real_only("max", x)
-    return jnp.max(x, axis=axis, keepdims=keepdims)
-
-
-def min(x: Any, *, axis: _Axis, keepdims: bool) -> Any:
-    real_only("min", x)
-    return jnp.min(x, axis=axis, keepdims=keepdims)
-
-
-def all(x: Any, *, axis: _Axis, keepdims: bool) -> Any:
-    return jnp.all(x, axis=axis, keepdims=keepdims)
-
-
-def any(x: Any, *, axis: _Axis, keepdims: bool) -> Any:
-    return jnp.any(x, axis=axis, keepdims=keepdims)
-
-
-def count_nonzero(x: Any, *, axis: _Axis, keepdims: bool) -> Any:
-    return as_index(jnp.count_nonzero(x, axis=axis, keepdims=keepdims))
+@compiled
+def logsumexp(x: Any, *, axis: Axes, keepdims: bool) -> Any:
+    """Infinite elements share the gradient, as those of max; JAX's is NaN there."""
+    x = floating(x)
+    if x.dtype.kind == "c" or x.size == 0:
+        return jax.nn.logsumexp(x, axis, keepdims=keepdims)
+    top = jnp.max(x, axis, keepdims=True)
+    infinite = jnp.isinf(top)
+    finite = jnp.where(infinite, jnp.where(x == top, 0, -jnp.inf), x)
+    rest = jax.nn.logsumexp(finite, axis, keepdims=True) + jnp.where(infinite, top, 0)
+    return rest if keepdims else jnp.squeeze(rest, axis)
 
 
 # ---- running sums and products ---------------------------------------------------------------------------------------
-def _running(function: Any, initial: int) -> Any:
-    def run(x: Any, axis: int, include_initial: bool) -> Any:
+def _cumulative(op: str, native: Callable[..., Any], initial: int) -> Callable[..., Any]:
+    def running(x: Any, *, axis: int, include_initial: bool) -> Any:
         half = is_half(x)  # XLA adds up in the dtype itself: float16 would lose digits at every step
-        result = function(x.astype(jnp.float32) if half else x, axis, dtype=jnp.float32 if half else x.dtype).astype(x.dtype)
+        result = native(x.astype(jnp.float32) if half else x, axis, dtype=jnp.float32 if half else x.dtype).astype(x.dtype)
         if include_initial:
             shape = (*x.shape[:axis], 1, *x.shape[axis + 1 :])
             result = jnp.concatenate([jnp.full(shape, initial, x.dtype), result], axis)
         return result
 
-    return compiled(run, "axis", "include_initial")
+    kernel = compiled(running)
+
+    def run(x: Any, *, axis: int | None, dtype: DType | None, include_initial: bool) -> Any:
+        return kernel(cast(x, sum_dtype(op, x, dtype)), axis=axis_of(op, x, axis), include_initial=include_initial)
+
+    return run
 
 
-_cumulative_sum = _running(jnp.cumsum, 0)
-_cumulative_prod = _running(jnp.cumprod, 1)
-
-
-def _cumulative(op: str, kernel: Any, x: Any, axis: int | None, dtype: DType | None, include_initial: bool) -> Any:
-    axis = one_dimensional_axis(op, x, axis)
-    if not -x.ndim <= axis < x.ndim:
-        raise np.exceptions.AxisError(axis, x.ndim)
-    return kernel(cast(x, sum_dtype(x, dtype)), axis=axis % x.ndim, include_initial=include_initial)
-
-
-def cumulative_sum(x: Any, *, axis: int | None, dtype: DType | None, include_initial: bool) -> Any:
-    return _cumulative("cumulative_sum", _cumulative_sum, x, axis, dtype, include_initial)
-
-
-def cumulative_prod(x: Any, *, axis: int | None, dtype: DType | None, include_initial: bool) -> Any:
-    return _cumulative("cumulative_prod", _cumulative_prod, x, axis, dtype, include_initial)
-
-
-# ---- JAX's own versions of composites --------------------------------------------------------------------------------
-_diff = compiled(lambda x, prepend, append, axis, n: jnp.diff(x, n, axis, prepend, append), "axis", "n")
-_logsumexp = compiled(lambda x, axis, keepdims: jax.nn.logsumexp(x, axis, keepdims=keepdims), "axis", "keepdims")
-_softmax = compiled(lambda x, axis: jax.nn.softmax(x, axis), "axis")
-_log_softmax = compiled(lambda x, axis: jax.nn.log_softmax(x, axis), "axis")
-
-
-def diff(x: Any, prepend: Any, append: Any, *, axis: int, n: int) -> Any:
-    ends = [None if v is None else strong(v, x.dtype) for v in (prepend, append)]
-    return _diff(x, *ends, axis=axis, n=n)
-
-
-def logsumexp(x: Any, *, axis: _Axis, keepdims: bool) -> Any:
-    return _logsumexp(floating(x), axis=axis, keepdims=keepdims)
-
-
-def softmax(x: Any, *, axis: _Axis) -> Any:
-    return _softmax(floating(x), axis=axis)
-
-
-def log_softmax(x: Any, *, axis: _Axis) -> Any:
-    return _log_softmax(floating(x), axis=axis)
+cumulative_sum = _cumulative("cumulative_sum", jnp.cumsum, 0)
+cumulative_prod = _cumulative("cumulative_prod", jnp.cumprod, 1)

@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from trellis.backends.numpy.tape import innermost
-from trellis.dispatch import find_all, interpreters
+from trellis.backends.numpy.tape.recording import innermost
+from trellis.core import errors
+from trellis.core.dispatch import find_all, interpreters
 
 __all__ = ["compile", "compiles", "cond", "scan", "vmap", "while_loop"]
 
@@ -26,7 +27,7 @@ def vmap(function: Callable[[Flat], tuple[Flat, Flat]], arrays: Flat, axes: Sequ
     for _, others in rows[1:]:
         for y, other in zip(fixed, others):
             if not np.array_equal(innermost(y), innermost(other), equal_nan=innermost(y).dtype.kind in "fc"):
-                raise ValueError("vmap: a result with out_axes None is not the same for each element; give it an axis")
+                raise errors.vmap_differs()
     return [_stacked([row[0][i] for row in rows]) for i in range(len(rows[0][0]))], fixed
 
 

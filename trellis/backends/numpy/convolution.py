@@ -1,13 +1,13 @@
-"""Convolution by matrix products, the variant chosen by shape, temporaries bounded.
+"""Convolution by matrix products. The shapes choose the variant, and the temporaries are bounded.
 
-Inside, arrays are views [groups, batch, *space, channels of a group], in any order in memory; filters [groups, *window, in, out].
-- columns: the windows are copied, a block at a time, as rows of a matrix; the product that follows finds a block in the cache.
-  For few channels the matrix lies transposed, since copies along the last axis of space are then the long ones.
-- first axis: the windows of all axes but the first, times the filters of each place on the first; then shifted sums. For few
-  output channels: fewer copies, and a wider product.
-- places: depthwise and other thin groups, one product of elements for each place of the window.
-- A dilated x, and a transposed convolution, are plain convolutions, one for each remainder of the output's position: nothing is
-  multiplied by inserted zeros. For few output channels the transposed one multiplies first, then adds the windows up.
+Arrays are views [groups, batch, *space, channels of a group] here, in any order in memory; filters [groups, *window, in, out].
+- columns: copy the windows, a block at a time, as rows of a matrix. The product that follows finds the block in the cache.
+  For few channels the matrix is transposed, because copies along the last axis of space are the long ones then.
+- first axis: multiply the windows of all axes but the first by the filters of each place on the first axis, then add shifted
+  results. With many input and few output channels this copies less, and the product is wider.
+- places: for depthwise and other thin groups, one elementwise product for each place of the window.
+- A convolution of a dilated x, or a transposed one, is a plain convolution for each remainder of the output's position: nothing
+  is multiplied by inserted zeros. With few output channels the transposed one multiplies first and then adds the windows.
 """
 
 from __future__ import annotations
@@ -15,15 +15,14 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Iterator, Sequence
-from functools import reduce
 from typing import Any
 
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
-from trellis.backends.numpy.meta import COMPLEX64, COMPLEX128, FLOAT32, FLOAT64, HALVES, NATIVE, cast, dtype_of
+from trellis.backends.numpy.meta import cast
+from trellis.backends.numpy.operands import floating
 from trellis.backends.numpy.quiet import quiet
-from trellis.dtypes import promote
 
 __all__ = ["convolution", "convolution_filter_gradient", "transposed_convolution"]
 
@@ -44,11 +43,11 @@ def _groups_last(ndim: int) -> list[int]:
     return [ndim - 1, *range(1, ndim - 1), 0]
 
 
-# A block of columns: small enough for the cache, large enough that the threads of BLAS seldom meet; of wide rows at least so
-# many that packing the filters does not count, within the last limit.
+# The size of a block of columns: it fits in the cache, and the threads of BLAS seldom wait for each other. A block of wide rows
+# has at least BLOCK_ROWS, so that the time to pack the filters does not count, but at most BLOCK_LIMIT bytes.
 BLOCK_BYTES, BLOCK_ROWS, BLOCK_LIMIT = 5 << 19, 512, 64 << 20
-THIN, NARROW, SHORT = 4, 16, 12  # channels in times out of a thin group; output channels; elements of a run worth copying
-OVERLAPS = 6  # a block of the first axis has at least so many times what the next repeats
+THIN, NARROW, SHORT = 4, 16, 12  # most channels in * out of a thin group; most output channels; least elements of a run to copy
+OVERLAPS = 6  # a block of the first axis has at least 6 times the rows that the next block repeats
 
 
 # ---- the primitives ----------------------------------------------------------------------------------------------------------
@@ -56,7 +55,7 @@ def convolution(
     x: Any, filters: Any, bias: Any, *, strides: Sizes, padding: Any, x_dilations: Sizes, dilations: Sizes, groups: int,
     channel_last: bool, filter_channel_last: bool,
 ) -> Any:  # fmt: skip
-    (x, filters, bias), dtype = _operands(x, filters, bias)
+    (x, filters, bias), half = floating((x, filters, bias))
     if not filter_channel_last:
         filters = filters.transpose(*range(2, filters.ndim), 1, 0)
     x = _grouped(x, groups, channel_last)
@@ -66,37 +65,31 @@ def convolution(
     sizes = [max((n - k) // s + 1, 0) for n, k, s in zip(spans, window, strides)]
     y, target = _result(x, sizes, w.shape[-1], channel_last)
     quiet.run(_dilated, x, w, target, _bias_of_groups(bias, groups), strides, x_dilations, dilations, [low for low, _ in padding])
-    return cast(y, dtype)
+    return y if half is None else cast(y, half)
 
 
 def transposed_convolution(
     x: Any, filters: Any, bias: Any, *, strides: Sizes, padding: Any, output_shape: Sizes, dilations: Sizes, groups: int,
     channel_last: bool,
 ) -> Any:  # fmt: skip
-    (x, filters, bias), dtype = _operands(x, filters, bias)
+    (x, filters, bias), half = floating((x, filters, bias))
     x = _grouped(x, groups, channel_last)
     w = _grouped_filters(filters, groups, -2)
     y, target = _result(x, output_shape, w.shape[-1], channel_last)
     variant = _transposed_variant(x, w, strides)
     quiet.run(variant, x, w, target, _bias_of_groups(bias, groups), strides, dilations, [low for low, _ in padding])
-    return cast(y, dtype)
+    return y if half is None else cast(y, half)
 
 
 def convolution_filter_gradient(
     x: Any, g: Any, *, strides: Sizes, padding: Any, dilations: Sizes, groups: int, window: Sizes, channel_last: bool
 ) -> Any:
-    (x, g, _), dtype = _operands(x, g, None)
+    (x, g), half = floating((x, g))
     x, g = _grouped(x, groups, channel_last), _grouped(g, groups, channel_last)
     w = np.empty((groups, *window, x.shape[-1], g.shape[-1]), x.dtype)
     quiet.run(_filter_gradient, x, g, w, strides, dilations, [low for low, _ in padding])
-    return cast(np.moveaxis(w, 0, -2).reshape(*w.shape[1:-1], groups * w.shape[-1]), dtype)
-
-
-def _operands(*arrays: Any) -> tuple[list[Any], Any]:
-    """The arrays as BLAS multiplies them, in a common dtype, and the dtype of the result."""
-    dtype = NATIVE[reduce(promote, [dtype_of(x) for x in arrays if x is not None])]
-    compute = dtype if dtype in (FLOAT32, FLOAT64, COMPLEX64, COMPLEX128) else FLOAT32
-    return [None if x is None else cast(np.asarray(x), compute) for x in arrays], dtype if dtype in HALVES else compute
+    w = np.moveaxis(w, 0, -2).reshape(*w.shape[1:-1], groups * w.shape[-1])
+    return w if half is None else cast(w, half)
 
 
 def _grouped(x: Any, groups: int, channel_last: bool) -> Any:
@@ -117,7 +110,7 @@ def _grouped_filters(filters: Any, groups: int, axis: int) -> Any:
 
 
 def _result(x: Any, sizes: Sizes, channels: int, channel_last: bool) -> tuple[Any, Any]:
-    """An array for the result, and how it looks inside."""
+    """A new array for the result, and the view of it that the variants fill."""
     groups, batch = x.shape[:2]
     shape = (batch, *sizes, groups * channels) if channel_last else (batch, groups * channels, *sizes)
     y = np.empty(shape, x.dtype)
@@ -200,7 +193,7 @@ def _transposed_by_planes(x: Any, w: Any, y: Any, bias: Any, strides: Sizes, dil
 
 # ---- plain -------------------------------------------------------------------------------------------------------------------
 def _correlate(x: Any, w: Any, y: Any, bias: Any, strides: Sizes, dilations: Sizes, lows: Sizes) -> None:
-    """x is 0 outside, and begins at position `lows` of what the windows see; y says how many windows there are."""
+    """The windows see x at position `lows`, with zeros around it. The shape of y is the number of windows."""
     if y.size and w.size:
         _variant(w, y, strides, dilations)(x, w, y, bias, strides, dilations, lows)
     else:  # a sum of no products
@@ -211,7 +204,7 @@ def _variant(w: Any, y: Any, strides: Sizes, dilations: Sizes) -> Callable[..., 
     groups, first, *_, channels, out = w.shape
     if groups > 1 and channels * out <= THIN:
         return _by_places
-    if groups == 1 and first > 1 and strides[0] == 1 and out <= NARROW and out < math.prod(w.shape[1:-1]):
+    if groups == 1 and first > 1 and strides[0] == 1 and out <= NARROW and channels >= SHORT:
         overlap = (first - 1) * dilations[0] * math.prod(y.shape[3:-1])
         if overlap * math.prod(w.shape[2:-1]) * y.itemsize * OVERLAPS <= BLOCK_LIMIT:
             return _by_first_axis
@@ -229,7 +222,7 @@ def _by_columns(x: Any, w: Any, y: Any, bias: Any, strides: Sizes, dilations: Si
 
 
 def _multiply(a: Any, b: Any, y: Any) -> None:
-    """y = a @ b, written where it belongs if y is a matrix in memory, or one for each of the batch."""
+    """y = a @ b. The product goes straight to y if y is one matrix in memory, or one matrix per member of the batch."""
     groups, batch, channels = len(y), y.shape[1], y.shape[-1]
     if _is_matrix(y, 1):
         np.matmul(a, b, out=y.reshape(groups, -1, channels))
@@ -285,7 +278,7 @@ def _by_places(x: Any, w: Any, y: Any, bias: Any, strides: Sizes, dilations: Siz
 
 
 def _shifted(frame: Any, place: Sizes, sizes: Sizes, strides: Sizes, dilations: Sizes) -> Any:
-    """What one place of the window sees, for every output."""
+    """The elements at one place of the window, for every output."""
     spans = (slice(k * d, k * d + (n - 1) * s + 1, s) for k, n, s, d in zip(place, sizes, strides, dilations))
     return frame[(_ALL, _ALL, *spans)]
 
@@ -377,7 +370,7 @@ def _blocks(shape: Sizes, limit: int) -> Iterator[tuple[slice, ...]]:
 
 
 def _frame(x: Any, lows: Sizes, sizes: Sizes, order: Any) -> Any:
-    """x from position -lows on, `sizes` long, 0 where x is not, with the axes in memory in the given order."""
+    """`sizes` elements of x from position -lows on, zeros outside of x. The axes lie in memory in the given order."""
     taken = [slice(min(max(-low, 0), n), max(min(n, m - low), 0)) for n, low, m in zip(x.shape[2:], lows, sizes)]
     lengths = [max(t.stop - t.start, 0) for t in taken]
     inside = x[(_ALL, _ALL, *taken)]
@@ -396,7 +389,7 @@ def _frame(x: Any, lows: Sizes, sizes: Sizes, order: Any) -> Any:
 
 
 def _in_order(x: Any, order: Any) -> Any:
-    """x itself if the last axis in that order runs along memory, else a copy that lies so."""
+    """x itself if the last axis in that order runs along memory; else a copy with its axes in that order."""
     axes = order(x.ndim)
     if x.strides[axes[-1]] == x.itemsize or x.shape[axes[-1]] == 1:
         return x

@@ -1,4 +1,4 @@
-"""Arrays out of nothing, and out of the shape of others."""
+"""New arrays, from a shape or from the shape of another array."""
 
 from __future__ import annotations
 
@@ -7,38 +7,39 @@ from typing import Any
 
 import numpy as np
 
-from trellis.backends.numpy.meta import FLOAT64, NATIVE, cast, native_device
+from trellis.backends.numpy.meta import FLOAT64, NATIVE, cast, dtype_of, native_device
 from trellis.backends.numpy.quiet import quiet
-from trellis.dtypes import DType, float64
+from trellis.core import errors
+from trellis.core.dtypes import DType, float64
+from trellis.core.typing import Sizes
 
 __all__ = [
     "arange", "empty", "empty_like", "eye", "fftfreq", "full", "full_like", "linspace", "meshgrid", "rfftfreq", "tril", "triu",
 ]  # fmt: skip
 
 
-def full(*, shape: tuple[int, ...], fill_value: Any, dtype: DType, device: Any) -> Any:
+def full(*, shape: Sizes, fill_value: Any, dtype: DType, device: Any) -> Any:
     native_device(device)
+    return _filled("full", shape, fill_value, dtype)
+
+
+def full_like(x: Any, *, fill_value: Any, dtype: DType | None, device: Any) -> Any:
+    native_device(device)
+    return _filled("full_like", x.shape, fill_value, dtype_of(x) if dtype is None else dtype)
+
+
+def _filled(op: str, shape: Sizes, fill_value: Any, dtype: DType) -> Any:
     if fill_value.__class__ is builtins.int and fill_value == 0:
         return np.zeros(shape, NATIVE[dtype])  # memory that the system hands out zeroed is not written to
+    errors.check_fill(op, fill_value, dtype)
     if not isinstance(fill_value, (bool, int, float, complex)):
         fill_value = cast(np.asarray(fill_value), NATIVE[dtype])
     return quiet.run(np.full, shape, fill_value, NATIVE[dtype])
 
 
-def empty(*, shape: tuple[int, ...], dtype: DType, device: Any) -> Any:
+def empty(*, shape: Sizes, dtype: DType, device: Any) -> Any:
     native_device(device)
     return np.empty(shape, NATIVE[dtype])
-
-
-def full_like(x: Any, *, fill_value: Any, dtype: DType | None, device: Any) -> Any:
-    native_device(device)
-    return quiet.run(_full_like, x, fill_value, x.dtype if dtype is None else NATIVE[dtype])
-
-
-def _full_like(x: Any, fill_value: Any, dtype: np.dtype[Any]) -> Any:
-    if fill_value.__class__ is builtins.int and fill_value == 0:
-        return np.zeros(x.shape, dtype)
-    return np.full(x.shape, fill_value, dtype)
 
 
 def empty_like(x: Any, *, dtype: DType | None, device: Any) -> Any:
@@ -50,7 +51,7 @@ def arange(*, start: Any, stop: Any, step: Any, dtype: DType, device: Any) -> An
     native_device(device)
     if dtype.kind in "iu":
         return np.arange(start, stop, step, NATIVE[dtype])
-    # NumPy steps by a difference rounded to the dtype, which drifts: count in float64, where only the end is rounded.
+    # NumPy rounds the step to the dtype, so the sum drifts. Count in float64 and round the results.
     return quiet.run(np.arange(start, stop, step, FLOAT64).astype, NATIVE[dtype])
 
 
@@ -80,18 +81,14 @@ def meshgrid(*arrays: Any, indexing: str) -> tuple[Any, ...]:
 
 
 def tril(x: Any, *, k: int) -> Any:
-    return _triangle(x, np.tri(*_matrix_shape(x), k, dtype=np.bool_))
+    return np.tril(_matrix("tril", x), k)
 
 
 def triu(x: Any, *, k: int) -> Any:
-    return _triangle(x, ~np.tri(*_matrix_shape(x), k - 1, dtype=np.bool_))
+    return np.triu(_matrix("triu", x), k)
 
 
-def _matrix_shape(x: Any) -> Any:
+def _matrix(op: str, x: Any) -> Any:
     if x.ndim < 2:  # np.tril would repeat a vector into a matrix
-        raise ValueError(f"expected a matrix or a batch of matrices, got shape {x.shape}")
-    return x.shape[-2:]
-
-
-def _triangle(x: Any, mask: Any) -> Any:
-    return np.where(mask, x, np.zeros((), x.dtype))
+        raise errors.not_a_matrix(op, x.shape)
+    return x

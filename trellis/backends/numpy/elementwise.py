@@ -1,31 +1,111 @@
-"""Elementwise ops: NumPy's ufuncs, and kernels where they differ from the array API standard. No warning leaves a call."""
+"""Elementwise ops: NumPy's ufuncs, and kernels where they differ from the array API standard. No warning leaves a call.
+
+The fast path takes operands of one dtype that has a kernel: one lookup and one call, in the quiet context. It is not the one of
+`trellis.backends.elementwise`: there each kernel would need a wrapper that enters the quiet context, one more Python call.
+"""
 
 from __future__ import annotations
 
+from operator import methodcaller
 from typing import Any
 
 import numpy as np
 
-from trellis.backends.numpy.factories import binary, table, unary
-from trellis.backends.numpy.meta import BFLOAT16, NATIVE, cast, dtype_of
-from trellis.backends.numpy.quiet import quiet
-from trellis.domains import compute_dtype
+from trellis.backends.elementwise import Kernel, Kernels, Row, clip_dtype, kernels_of, row
+from trellis.backends.numpy import complexes, special
+from trellis.backends.numpy.meta import BFLOAT16, FLOAT32, FLOAT64, NATIVE, cast, dtype_of
+from trellis.backends.numpy.operands import as_array, item_of, promoted
+from trellis.backends.numpy.quiet import quiet, run
+from trellis.core import dtypes
+from trellis.core.dispatch import diagnose
+from trellis.core.table import ELEMENTWISE, OF_TWO_ARRAYS, TABLE
+
+_KINDS = {dtypes.bfloat16: "B", dtypes.float16: "H", dtypes.float32: "s"}
+_WEAK_FLOAT = frozenset(np.dtype(c) for c in "efdFD")  # the dtypes that take a Python int or float as NumPy does itself
+_WEAK_INT = frozenset(np.dtype(c) for c in "bhilBHIL")
+_SMALL = range(128)  # Python ints that fit in every integer dtype
 
 
-def _copy(x: Any) -> Any:
-    return x.copy()
+# ---- from kernels to ops -------------------------------------------------------------------------------------------------------
+def _op(op: str, given: Row) -> Kernel:
+    kernels = kernels_of(op, given, NATIVE, _KINDS)
+    has_own = isinstance(given, tuple) and "B" in given[1]
+    if BFLOAT16 in kernels and not has_own:
+        kernels[BFLOAT16] = special.in_float32(kernels[BFLOAT16])
+    return (_binary if op in OF_TWO_ARRAYS else _unary)(op, kernels)
 
 
-def _zeros(x: Any) -> Any:
-    return np.zeros(x.shape, x.dtype)
+def _common(kernels: Kernels) -> Kernel | None:
+    """The kernel of both float32 and float64, which are tried first: to hash a dtype takes a tenth of a microsecond."""
+    return kernels.get(FLOAT32) if kernels.get(FLOAT32) is kernels.get(FLOAT64) else None
 
 
-def _real(x: Any) -> Any:
-    return x.real.copy()
+def _unary(name: str, kernels: Kernels) -> Kernel:
+    find = kernels.get
+    common = _common(kernels)
+
+    def op(x: Any) -> Any:
+        try:
+            dtype = x.dtype
+            kernel = common if dtype is FLOAT32 or dtype is FLOAT64 else find(dtype)
+            if kernel is not None:
+                return run(kernel, x)
+            return _slow(name, kernels, x)
+        except Exception as error:
+            if type(error) is RuntimeError:  # the shared context is taken
+                return _slow(name, kernels, x)
+            diagnose(name, (x,), {}, error)
+            raise
+
+    return op
 
 
-def _imag(x: Any) -> Any:
-    return x.imag.copy()
+def _binary(name: str, kernels: Kernels) -> Kernel:
+    find = kernels.get
+    common = _common(kernels)
+
+    def op(x1: Any, x2: Any) -> Any:
+        try:
+            kind = type(x2)
+            if type(x1) is kind:
+                if (dtype := x1.dtype) is x2.dtype:
+                    kernel = common if dtype is FLOAT32 or dtype is FLOAT64 else find(dtype)
+                    if kernel is not None:
+                        return run(kernel, x1, x2)
+            elif (kind is float or kind is int) and ((dtype := x1.dtype) is FLOAT32 or dtype is FLOAT64) and common is not None:
+                return run(common, x1, x2)  # a Python scalar is weak in NumPy too
+            return _mixed(name, kernels, x1, x2)
+        except Exception as error:
+            if type(error) is RuntimeError:  # the shared context is taken
+                return _mixed(name, kernels, x1, x2)
+            diagnose(name, (x1, x2), {}, error)
+            raise
+
+    return op
+
+
+def _slow(name: str, kernels: Kernels, *operands: Any) -> Any:
+    arrays = operands if len(operands) == 1 and operands[0].dtype in kernels else promoted(name, *operands)
+    return quiet.run(kernels[arrays[0].dtype], *arrays)
+
+
+def _mixed(name: str, kernels: Kernels, x1: Any, x2: Any) -> Any:
+    """Run `name` on operands of two dtypes, on an array and a Python scalar, or on an array and a NumPy scalar."""
+    first, second = getattr(x1, "dtype", None), getattr(x2, "dtype", None)
+    dtype = first if second is None or first is second else second if first is None else None
+    if dtype in kernels and (first is second or _fits(x2 if second is None else x1, dtype)):
+        return quiet.run(kernels[dtype], x1, x2)
+    return _slow(name, kernels, x1, x2)
+
+
+def _fits(scalar: Any, dtype: Any) -> bool:
+    """Whether NumPy takes this Python scalar for a member of `dtype`, as we do."""
+    kind = type(scalar)
+    return (dtype in _WEAK_FLOAT and (kind is float or kind is int)) or (kind is int and scalar in _SMALL and dtype in _WEAK_INT)
+
+
+# ---- kernels -------------------------------------------------------------------------------------------------------------------
+_copy = methodcaller("copy")
 
 
 def _floor_divide(x1: Any, x2: Any) -> Any:
@@ -42,146 +122,43 @@ def _pow_integer(x1: Any, x2: Any) -> Any:
     return np.where(negative & (np.abs(x1) != 1), 0, result)
 
 
-def _sign_complex(x: Any) -> Any:
-    return np.where(np.isnan(x), x.dtype.type(complex(np.nan, np.nan)), np.sign(x))  # NumPy: (NaN, 0)
-
-
-def _log1p_complex(x: Any) -> Any:
-    # NumPy takes log(1 + x), which is nothing but rounding error for small x.
-    a, b = x.real, x.imag
-    near = np.hypot(a, b) < 0.5
-    small = np.where(near, x, 0)
-    result = np.log(1 + x)
-    real = 0.5 * np.log1p(small.real * (2 + small.real) + small.imag * small.imag)
-    return _complex(np.where(near, real, result.real), np.where(near, np.arctan2(small.imag, 1 + small.real), result.imag))
-
-
-def _expm1_complex(x: Any) -> Any:
-    # NumPy multiplies infinities by zeros where a part is not finite: there exp, which is right, less 1. At -0 it keeps the sign.
-    result, exponential = np.expm1(x), np.exp(x)
-    finite = np.isfinite(x)
-    real = np.where(finite, result.real + 0.0, exponential.real - 1)
-    return _complex(real, np.where(finite, result.imag, exponential.imag))
-
-
-def _tanh_complex(x: Any) -> Any:
-    # The C library's ctanh keeps to an older standard: at 0 with an infinite or NaN imaginary part the real part is 0;
-    # at an infinite real part the sign of the imaginary part stays, not that of sin(2 * imag).
-    result = np.tanh(x)
-    on_axis = (x.real == 0) & ~np.isfinite(x.imag)
-    result = np.where(on_axis, _complex(x.real, np.full_like(x.imag, np.nan)), result)
-    return np.where(np.isinf(x.real), _complex(np.sign(x.real), np.copysign(0, x.imag)), result)
-
-
-def _complex(real: Any, imag: Any) -> Any:
-    """Not real + 1j * imag, which makes NaN of infinities and loses the sign of zero."""
-    result = np.empty(real.shape, np.complex128 if real.dtype == np.float64 else np.complex64)
-    result.real, result.imag = real, imag
-    return result
-
-
-# op -> the ufunc, and other kernels by dtype kind
-_UNARY: dict[str, tuple[Any, dict[str, Any]]] = {
-    "abs": (np.absolute, {}),
-    "acos": (np.arccos, {}),
-    "acosh": (np.arccosh, {}),
-    "asin": (np.arcsin, {}),
-    "asinh": (np.arcsinh, {}),
-    "atan": (np.arctan, {}),
-    "atanh": (np.arctanh, {}),
-    "bitwise_invert": (np.invert, {}),
-    "ceil": (np.ceil, {"i": _copy, "u": _copy}),
-    "conj": (np.conjugate, {}),
-    "cos": (np.cos, {}),
-    "cosh": (np.cosh, {}),
-    "exp": (np.exp, {}),
-    "expm1": (np.expm1, {"c": _expm1_complex}),
-    "floor": (np.floor, {"i": _copy, "u": _copy}),
-    "imag": (_zeros, {"c": _imag}),
-    "isfinite": (np.isfinite, {}),
-    "isinf": (np.isinf, {}),
-    "isnan": (np.isnan, {}),
-    "log": (np.log, {}),
-    "log10": (np.log10, {}),
-    "log1p": (np.log1p, {"c": _log1p_complex}),
-    "log2": (np.log2, {}),
-    "logical_not": (np.logical_not, {}),
-    "negative": (np.negative, {}),
-    "positive": (np.positive, {}),
-    "real": (_copy, {"c": _real}),
-    "reciprocal": (np.reciprocal, {}),
-    "round": (np.rint, {"i": _copy, "u": _copy}),
-    "sign": (np.sign, {"c": _sign_complex}),
-    "signbit": (np.signbit, {}),
-    "sin": (np.sin, {}),
-    "sinh": (np.sinh, {}),
-    "sqrt": (np.sqrt, {}),
-    "square": (np.square, {}),
-    "tan": (np.tan, {}),
-    "tanh": (np.tanh, {"c": _tanh_complex}),
-    "trunc": (np.trunc, {"i": _copy, "u": _copy}),
-}
-_BINARY: dict[str, tuple[Any, dict[str, Any]]] = {
-    "add": (np.add, {}),
-    "atan2": (np.arctan2, {}),
-    "bitwise_and": (np.bitwise_and, {}),
-    "bitwise_left_shift": (np.left_shift, {}),
-    "bitwise_or": (np.bitwise_or, {}),
-    "bitwise_right_shift": (np.right_shift, {}),
-    "bitwise_xor": (np.bitwise_xor, {}),
-    "copysign": (np.copysign, {}),
-    "divide": (np.divide, {}),
-    "equal": (np.equal, {}),
-    "floor_divide": (np.floor_divide, {"f": _floor_divide}),
-    "greater": (np.greater, {}),
-    "greater_equal": (np.greater_equal, {}),
-    "hypot": (np.hypot, {}),
-    "less": (np.less, {}),
-    "less_equal": (np.less_equal, {}),
-    "logaddexp": (np.logaddexp, {}),
-    "logical_and": (np.logical_and, {}),
-    "logical_or": (np.logical_or, {}),
-    "logical_xor": (np.logical_xor, {}),
-    "maximum": (np.maximum, {}),
-    "minimum": (np.minimum, {}),
-    "multiply": (np.multiply, {}),
-    "nextafter": (np.nextafter, {}),
-    "not_equal": (np.not_equal, {}),
-    "pow": (np.power, {"i": _pow_integer}),
-    "remainder": (np.remainder, {}),
-    "subtract": (np.subtract, {}),
+# op -> its ufunc, and kernels for other kinds of dtypes; kind "s" is float32, "H" float16, "B" bfloat16
+_UFUNCS: dict[str, Row] = {op: getattr(np, name) for op in ELEMENTWISE if hasattr(np, name := TABLE[op].ufunc or op)}
+_ROWS = _UFUNCS | {
+    "ceil": row(np.ceil, iu=_copy),
+    "expm1": row(np.expm1, c=complexes.expm1),
+    "floor": row(np.floor, iu=_copy),
+    "floor_divide": row(np.floor_divide, f=_floor_divide),
+    "imag": row(np.zeros_like, c=lambda x: x.imag.copy()),
+    "log1p": row(np.log1p, c=complexes.log1p),
+    "nextafter": row(np.nextafter, B=np.nextafter),
+    "pow": row(np.power, i=_pow_integer),
+    "real": row(_copy, c=lambda x: x.real.copy()),
+    "round": row(np.rint, iu=_copy),
+    "sign": row(np.sign, c=complexes.sign),
+    "tanh": row(np.tanh, c=complexes.tanh),
+    "trunc": row(np.trunc, iu=_copy),
+    **special.ROWS,
 }
 
-__all__ = ["clip", "where", *_UNARY, *_BINARY]
-_KERNELS = {name: table(name, *row) for name, row in (_UNARY | _BINARY).items()}
-_KERNELS["nextafter"][BFLOAT16] = np.nextafter  # the neighbour in float32 would round back to where it came from
-
-globals().update({name: unary(name, _KERNELS[name]) for name in _UNARY})
-globals().update({name: binary(name, _KERNELS[name]) for name in _BINARY})
+__all__ = ["clip", "where", *_ROWS]  # pyright: ignore[reportUnsupportedDunderAll]
+globals().update({op: _op(op, given) for op, given in _ROWS.items()})
 
 
+# ---- three operands ------------------------------------------------------------------------------------------------------------
 def clip(x: Any, min: Any, max: Any) -> Any:
-    dtype = dtype_of(x)
-    bounds = [b if isinstance(b, (bool, int, float, complex)) else dtype_of(b) for b in (min, max) if b is not None]
-    common = compute_dtype("clip", [dtype, *bounds])
-    if common.kind != dtype.kind and common.kind == "f":
-        raise TypeError(f"clip: the bounds are floating-point, x is {dtype}; cast x with tl.astype")
-    return quiet.run(_clip, x, min, max, NATIVE[common], x.dtype)
+    dtype = NATIVE[clip_dtype(dtype_of(x), [item_of(bound) for bound in (min, max) if bound is not None])]
+    low, high = (None if bound is None else as_array(bound, dtype) for bound in (min, max))
+    result = cast(quiet.run(_clip, cast(x, dtype), low, high), x.dtype)
+    return x.copy() if result is x else result
 
 
-def _clip(x: Any, low: Any, high: Any, common: Any, dtype: Any) -> Any:
-    result = x.astype(common, copy=False)
-    if low is not None:
-        result = np.maximum(result, np.asarray(low).astype(common))
-    if high is not None:
-        result = np.minimum(result, np.asarray(high).astype(common))
-    return result.copy() if result is x else result.astype(dtype, copy=False)
+def _clip(x: Any, low: Any, high: Any) -> Any:
+    x = x if low is None else np.maximum(x, low)
+    return x if high is None else np.minimum(x, high)
 
 
 def where(condition: Any, x1: Any, x2: Any) -> Any:
-    first, second = getattr(x1, "dtype", None), getattr(x2, "dtype", None)
-    if first is None or first is not second:
-        items = [x if d is None else dtype_of(x) for x, d in ((x1, first), (x2, second))]
-        dtype = NATIVE[compute_dtype("where", items)]
-        x1, x2 = (quiet.run(np.asarray, x, dtype) if d is None else cast(x, dtype) for x, d in ((x1, first), (x2, second)))
+    if not hasattr(x1, "dtype") or x1.dtype is not getattr(x2, "dtype", None):
+        x1, x2 = promoted("where", x1, x2)
     return np.where(condition, x1, x2)

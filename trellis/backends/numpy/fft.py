@@ -2,71 +2,51 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from trellis.backends.numpy.meta import COMPLEX64, COMPLEX128, FLOAT32, FLOAT64, cast
+from trellis.backends.numpy.meta import BLAS, FLOAT32, cast
 from trellis.backends.numpy.quiet import quiet
+from trellis.core import errors
+from trellis.core.typing import Sizes
 
 __all__ = ["fft", "fftn", "hfft", "ifft", "ifftn", "ihfft", "irfft", "irfftn", "rfft", "rfftn"]
 
-_DIRECT = (FLOAT32, FLOAT64, COMPLEX64, COMPLEX128)
+_REAL_INPUT = ("ihfft", "rfft", "rfftn")
 
 
 def _floating(op: str, x: Any) -> Any:
-    if x.dtype in _DIRECT:
-        return x
-    if x.dtype.kind == "b":
-        raise TypeError(f"{op}: expected a numeric dtype, got bool; cast it with tl.astype(x, tl.float32)")
-    return cast(x, FLOAT32)
+    if op in _REAL_INPUT and x.dtype.kind == "c":
+        raise errors.not_real(op, x.dtype)
+    return x if x.dtype in BLAS else cast(x, FLOAT32)
 
 
-def _one(op: str, x: Any, n: int | None, axis: int, norm: str) -> Any:
-    return quiet.run(getattr(np.fft, op), _floating(op, x), n, axis, norm)
+def _one(op: str) -> Callable[..., Any]:
+    native = getattr(np.fft, op)
+
+    def run(x: Any, *, n: int | None, axis: int, norm: str) -> Any:
+        x = _floating(op, x)
+        if n is not None and -x.ndim <= axis < x.ndim and not x.shape[axis]:
+            x = np.zeros([1 if a == axis % x.ndim else size for a, size in enumerate(x.shape)], x.dtype)  # NumPy reads beyond it
+        return quiet.run(native, x, n, axis, norm)
+
+    return run
 
 
-def _many(op: str, x: Any, s: tuple[int, ...] | None, axes: tuple[int, ...] | None, norm: str) -> Any:
-    if s is not None and axes is None:
-        axes = tuple(range(-len(s), 0))  # what NumPy does too, with a DeprecationWarning
-    return quiet.run(getattr(np.fft, op), _floating(op, x), s, axes, norm)
+def _many(op: str) -> Callable[..., Any]:
+    native = getattr(np.fft, op)
+
+    def run(x: Any, *, s: Sizes | None, axes: Sizes | None, norm: str) -> Any:
+        if s is not None and axes is None:
+            axes = tuple(range(-len(s), 0))  # NumPy takes the same axes, with a DeprecationWarning
+        if not x.ndim or axes == ():  # NumPy leaves a transform of no axes real
+            return cast(_floating(op, x), np.result_type(_floating(op, x), np.complex64))
+        return quiet.run(native, _floating(op, x), s, axes, norm)
+
+    return run
 
 
-def fft(x: Any, *, n: int | None, axis: int, norm: str) -> Any:
-    return _one("fft", x, n, axis, norm)
-
-
-def ifft(x: Any, *, n: int | None, axis: int, norm: str) -> Any:
-    return _one("ifft", x, n, axis, norm)
-
-
-def rfft(x: Any, *, n: int | None, axis: int, norm: str) -> Any:
-    return _one("rfft", x, n, axis, norm)
-
-
-def irfft(x: Any, *, n: int | None, axis: int, norm: str) -> Any:
-    return _one("irfft", x, n, axis, norm)
-
-
-def hfft(x: Any, *, n: int | None, axis: int, norm: str) -> Any:
-    return _one("hfft", x, n, axis, norm)
-
-
-def ihfft(x: Any, *, n: int | None, axis: int, norm: str) -> Any:
-    return _one("ihfft", x, n, axis, norm)
-
-
-def fftn(x: Any, *, s: tuple[int, ...] | None, axes: tuple[int, ...] | None, norm: str) -> Any:
-    return _many("fftn", x, s, axes, norm)
-
-
-def ifftn(x: Any, *, s: tuple[int, ...] | None, axes: tuple[int, ...] | None, norm: str) -> Any:
-    return _many("ifftn", x, s, axes, norm)
-
-
-def rfftn(x: Any, *, s: tuple[int, ...] | None, axes: tuple[int, ...] | None, norm: str) -> Any:
-    return _many("rfftn", x, s, axes, norm)
-
-
-def irfftn(x: Any, *, s: tuple[int, ...] | None, axes: tuple[int, ...] | None, norm: str) -> Any:
-    return _many("irfftn", x, s, axes, norm)
+fft, hfft, ifft, ihfft, irfft, rfft = map(_one, ("fft", "hfft", "ifft", "ihfft", "irfft", "rfft"))
+fftn, ifftn, irfftn, rfftn = map(_many, ("fftn", "ifftn", "irfftn", "rfftn"))

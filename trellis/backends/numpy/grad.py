@@ -7,24 +7,23 @@ from typing import Any
 
 import numpy as np
 
-from trellis import tree
-from trellis.array import Array
-from trellis.backends.numpy.tape import (
-    Joint,
+from trellis.backends.numpy.tape.recording import (
     Node,
+    Seed,
     Traced,
     backward,
-    deepest,
+    custom_gradient,
     fit,
-    holding,
     innermost,
-    is_differentiable,
+    kept_memory,
     leaf,
     lower,
     new_depth,
-    record,
     zeros_like,
 )
+from trellis.backends.numpy.tape.watching import check_unchanged, owner, watch, watching
+from trellis.core import tree
+from trellis.core.array import Array
 from trellis.ops.manipulation import reshape, stack
 
 __all__ = ["constants", "custom_gradient", "jacobian", "jvp", "stop_gradient", "value_and_grad", "vjp"]
@@ -35,49 +34,59 @@ Leaves = Sequence[Any]
 def value_and_grad(function: Callable[[list[Any]], tuple[Any, Any]], leaves: Leaves) -> tuple[Any, Any, list[Any]]:
     depth = new_depth()
     variables = [leaf(x, depth) for x in leaves]
-    with holding(depth):
+    with watching(depth) as watched:
         value, aux = function(variables)
-        aux = _taken_out(aux, depth)
-        if type(value) is not Traced or value.node.depth != depth:
-            return value, aux, [zeros_like(x) for x in leaves]
-        result, seed = value.value, (value.node, value.slot, _one(value))
-        del value  # so that the backward pass frees what it has done with
-        return result, aux, _gradients(variables, leaves, [seed], release=True)
-
-
-def _one(x: Any) -> Any:
-    return np.ones(x.shape, x.dtype)
+    aux = _taken_out(aux, depth)
+    if type(value) is not Traced or value.node.depth != depth:
+        return value, aux, [zeros_like(x) for x in leaves]
+    check_unchanged(watched)
+    watched.clear()  # the backward pass frees what it no longer needs: keep neither these arrays nor the value
+    result, seed = value.value, (value.node, value.slot, np.ones(value.shape, value.dtype))
+    del value
+    return result, aux, _gradients(variables, leaves, [seed], release=True)
 
 
 def vjp(
     function: Callable[[list[Any]], tuple[list[Any], Any]], leaves: Leaves, keep_graph: bool = False
 ) -> tuple[list[Any], Any, Callable[[list[Any]], list[Any]]]:
-    # keep_graph is torch's concern: here what a pullback returns is recorded by whoever differentiates around it.
+    # Only torch needs keep_graph: here a transform around the pullback records what the pullback returns.
     depth = new_depth()
     variables = [leaf(x, depth) for x in leaves]
-    outputs, aux = function(variables)
-    made: list[tuple[Node, int] | None] = [
-        (y.node, y.slot) if type(y) is Traced and y.node.depth == depth else None for y in outputs
-    ]
-    values = [lower(y, depth) for y in outputs]
+    with watching(depth) as watched:
+        outputs, aux = function(variables)
+        made: list[tuple[Node, int] | None] = [
+            (y.node, y.slot) if type(y) is Traced and y.node.depth == depth else None for y in outputs
+        ]
+        values = [lower(y, depth) for y in outputs]
+        aux = _taken_out(aux, depth)
+        _watch_shared((*leaves, *values, *tree.leaves(aux)), kept_memory([origin[0] for origin in made if origin]), depth)
 
     def pullback(cotangents: Leaves) -> list[Any]:
-        seeds = [(*origin, fit(g, y)) for origin, y, g in zip(made, values, cotangents) if origin is not None]
+        check_unchanged(watched)
+        with np.errstate(all="ignore"):
+            seeds = [(*origin, fit(g, y)) for origin, y, g in zip(made, values, cotangents) if origin is not None]
         return _gradients(variables, leaves, seeds, cotangents)
 
-    return values, _taken_out(aux, depth), pullback
+    return values, aux, pullback
+
+
+def _watch_shared(arrays: Leaves, kept: set[int], depth: int) -> None:
+    """Watch each of `arrays`, which the user can change, if the rules look at its memory."""
+    for x in arrays:
+        data = x._data if isinstance(x, Array) else x
+        if type(data) is np.ndarray and id(owner(data)) in kept:
+            watch(data, depth)
 
 
 def jvp(function: Callable[[list[Any]], list[Any]], leaves: Leaves, tangents: Leaves) -> tuple[list[Any], list[Any]]:
-    # The pullback is linear in the cotangents; its own pullback is the derivative in the direction of the tangents.
-    # Where it is evaluated does not matter, so at 0.
+    # The pullback is linear in the cotangents. Its own pullback, taken at 0, is the derivative in the direction of the tangents.
     outputs, _, pullback = vjp(lambda variables: (function(variables), None), leaves)
     _, _, pushforward = vjp(lambda cotangents: (pullback(cotangents), None), [zeros_like(y) for y in outputs])
     return outputs, pushforward(list(tangents))
 
 
 def _gradients(
-    variables: list[Any], leaves: Leaves, seeds: list[tuple[Node, int, Any]], cotangents: Leaves = (), *, release: bool = False
+    variables: list[Any], leaves: Leaves, seeds: list[Seed], cotangents: Leaves = (), *, release: bool = False
 ) -> list[Any]:
     found = backward(seeds, release=release)
     taken = {id(x) for x in (*leaves, *cotangents)}
@@ -91,7 +100,7 @@ def _gradients(
 
 
 def _own(g: Any, taken: set[int]) -> Any:
-    """A gradient that the caller may change: no view, and no array that is somebody else's too."""
+    """A gradient that the caller may change: it is no view, and nobody else has it."""
     if type(g) is Traced:
         return g
     if not isinstance(g, np.ndarray):
@@ -100,7 +109,7 @@ def _own(g: Any, taken: set[int]) -> Any:
 
 
 def _taken_out(nest: Any, depth: int) -> Any:
-    """`nest` without the variables of a transform: their values in their place."""
+    """`nest` with values in place of the variables of the transform `depth`."""
 
     def value(x: Any) -> Any:
         if isinstance(x, Array):
@@ -111,7 +120,7 @@ def _taken_out(nest: Any, depth: int) -> Any:
 
 
 def jacobian(function: Callable[[list[Any]], list[Any]], leaves: Leaves) -> list[list[Any]]:
-    """Backward, a row a step, or forward, a column a step, where there are fewer columns."""
+    """Backward with one pass per row, or forward with one pass per column where there are fewer columns."""
     outputs, _, pullback = vjp(lambda variables: (function(variables), None), leaves)
     forward = sum(y.size for y in outputs) > sum(x.size for x in leaves) and not any(x.dtype.kind == "c" for x in leaves)
     if not forward:
@@ -130,7 +139,7 @@ def _units(arrays: Leaves, index: int) -> Iterator[list[Any]]:
 
 
 def _block(shape: tuple[int, ...], rows: list[list[Any]], members: Leaves, axis: int) -> list[Any]:
-    """What each of `members` got in the rows, with the axes of `shape` in front (axis 0) or behind (axis -1)."""
+    """The part of each of `members` in all rows, with the axes of `shape` in front (axis 0) or behind (axis -1)."""
     blocks = []
     for i, x in enumerate(members):
         whole = (*shape, *x.shape) if axis == 0 else (*x.shape, *shape)
@@ -144,17 +153,3 @@ def constants(arrays: Leaves) -> list[Any]:
 
 def stop_gradient(x: Any, *, preserve_type: bool) -> Any:
     return innermost(x)
-
-
-def custom_gradient(
-    function: Callable[[list[Any]], Any], rule: Callable[[list[Any], Any, Any], Sequence[Any]], leaves: Leaves
-) -> Any:
-    depth = deepest(leaves)
-    if not depth:
-        return function(list(leaves))
-    values = [lower(x, depth) for x in leaves]
-    output = lower(custom_gradient(function, rule, values), depth)
-    parents = [
-        (i, x.node, x.slot) for i, x in enumerate(leaves) if type(x) is Traced and x.node.depth == depth and is_differentiable(x)
-    ]
-    return record(output, Joint(lambda g, y, *inputs: rule(list(inputs), y, g)), depth, values, {}, parents)

@@ -7,9 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from trellis.backends.numpy.meta import FLOAT32, HALVES, cast, check_assignable
+from trellis.backends.numpy.meta import FLOAT32, HALVES, cast, dtype_of
+from trellis.backends.numpy.operands import check_assignable
 from trellis.backends.numpy.quiet import quiet
-from trellis.ops.indexing import ARRAY
+from trellis.core import errors
+from trellis.core.indexing import ARRAY
 
 __all__ = ["getitem", "index_update", "segment_max", "segment_min", "segment_sum", "setitem", "take", "take_along_axis"]
 
@@ -18,21 +20,21 @@ _UPDATES: dict[str, Any] = {"add": np.add, "multiply": np.multiply, "min": np.mi
 
 def take(x: Any, indices: Any, *, axis: int | None) -> Any:
     if axis is None and x.ndim != 1:
-        raise ValueError(f"take: axis must be given for an array of {x.ndim} dimensions, shape {x.shape}")
-    return np.take(x, _index(indices), axis)
+        raise errors.axis_needed("take", x.shape)
+    return x.take(_index("take", indices), axis)
 
 
-def _index(indices: Any) -> Any:
+def _index(op: str, indices: Any) -> Any:
     dtype = getattr(indices, "dtype", None)
     if dtype is None or dtype is np.dtype(np.intp):
         return indices
     if dtype.kind not in "iu":
-        raise TypeError(f"indices must be of an integer dtype, got {dtype}; cast them with tl.astype")
+        raise errors.index_dtype(op, dtype)
     return indices.astype(np.intp)  # uint64 fails NumPy's "safe" rule
 
 
 def take_along_axis(x: Any, indices: Any, *, axis: int) -> Any:
-    return np.take_along_axis(x, _index(indices), axis)
+    return np.take_along_axis(x, _index("take_along_axis", indices), axis)
 
 
 def _full_key(key: tuple[Any, ...], indices: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -47,7 +49,7 @@ def getitem(x: Any, *indices: Any, key: tuple[Any, ...]) -> Any:
 
 
 def setitem(x: Any, value: Any, *indices: Any, key: tuple[Any, ...]) -> Any:
-    check_assignable("setitem", value, x.dtype)
+    check_assignable("x[key] = value", value, x)
     if not isinstance(x, np.ndarray) or not x.flags.writeable:
         x = np.array(x)  # a NumPy scalar, or the result of a broadcast: change a copy, which is returned
     quiet.run(x.__setitem__, _full_key(key, indices), value)
@@ -55,7 +57,7 @@ def setitem(x: Any, value: Any, *indices: Any, key: tuple[Any, ...]) -> Any:
 
 
 def index_update(x: Any, value: Any, *indices: Any, key: tuple[Any, ...], mode: str) -> Any:
-    check_assignable("index_update", value, x.dtype)
+    check_assignable(f"at(x)[key].{mode}", value, x)
     if mode == "set":
         return setitem(np.array(x), value, *indices, key=key)
     return quiet.run(_update, _UPDATES[mode], np.asarray(x), value, _full_key(key, indices), bool(indices))
@@ -74,26 +76,24 @@ def _update(ufunc: Any, x: Any, value: Any, key: tuple[Any, ...], repeated: bool
 
 def segment_sum(x: Any, ids: Any, *, num_segments: int | None) -> Any:
     x = x.astype(np.int64) if x.dtype.kind == "b" else x  # as in `sum`
-    return _segments(np.add, x, ids, num_segments, lambda dtype: 0)
+    return _segments("segment_sum", np.add, x, ids, num_segments, lambda dtype: 0)
 
 
 def segment_max(x: Any, ids: Any, *, num_segments: int | None) -> Any:
-    return _segments(np.maximum, x, ids, num_segments, lambda d: -np.inf if d.kind == "f" else d.kind != "b" and np.iinfo(d).min)
+    lowest = lambda d: -np.inf if d.kind == "f" else d.kind != "b" and np.iinfo(d).min  # noqa: E731
+    return _segments("segment_max", np.maximum, x, ids, num_segments, lowest)
 
 
 def segment_min(x: Any, ids: Any, *, num_segments: int | None) -> Any:
-    return _segments(np.minimum, x, ids, num_segments, lambda d: np.inf if d.kind == "f" else d.kind == "b" or np.iinfo(d).max)
+    highest = lambda d: np.inf if d.kind == "f" else d.kind == "b" or np.iinfo(d).max  # noqa: E731
+    return _segments("segment_min", np.minimum, x, ids, num_segments, highest)
 
 
-def _segments(ufunc: Any, x: Any, ids: Any, num_segments: int | None, initial: Callable[[Any], Any]) -> Any:
-    if ids.ndim != 1 or x.shape[:1] != ids.shape:
-        raise ValueError(f"segments: ids of shape {ids.shape} do not fit x of shape {x.shape}; one id a row is needed")
-    ids = _index(ids)
+def _segments(op: str, ufunc: Any, x: Any, ids: Any, num_segments: int | None, initial: Callable[[Any], Any]) -> Any:
+    errors.check_segments(op, dtype_of(ids), ids.shape, x.shape)
+    ids = _index(op, ids)
     count = num_segments if num_segments is not None else int(ids.max()) + 1 if ids.size else 0
-    if ids.size and (ids.min() < 0 or ids.max() >= count):
-        raise IndexError(
-            f"segments: the ids {ids.min()} to {ids.max()} must lie between 0 and num_segments={count}, not included"
-        )
+    errors.check_segment_ids(op, ids, count)
     dtype = FLOAT32 if x.dtype in HALVES else x.dtype
     result = np.full((count, *x.shape[1:]), initial(dtype), dtype)
     return cast(quiet.run(_reduce_segments, ufunc, cast(x, dtype), ids, result), x.dtype)

@@ -8,10 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from trellis.backends.numpy.meta import COMPLEX64, COMPLEX128, FLOAT32, FLOAT64, HALVES, NATIVE, cast, dtype_of
+from trellis.backends.numpy.meta import COMPLEX64, COMPLEX128, FLOAT32, FLOAT64, HALVES, NATIVE, cast
+from trellis.backends.numpy.operands import floating, item_of
 from trellis.backends.numpy.quiet import quiet, run
-from trellis.dispatch import diagnose
-from trellis.dtypes import common_dtype, promote
+from trellis.core import errors
+from trellis.core.dispatch import diagnose
+from trellis.core.dtypes import common_dtype
 
 __all__ = [
     "cholesky", "cross", "det", "diagonal", "eig", "eigh", "eigvals", "eigvalsh", "einsum", "inv", "matmul", "matrix_transpose",
@@ -20,7 +22,6 @@ __all__ = [
 
 _DIRECT = frozenset(np.dtype(c) for c in "fdFDbhilBHIL")
 _matmul = np.matmul
-_LAPACK = (FLOAT32, FLOAT64, COMPLEX64, COMPLEX128)
 
 
 def matmul(x1: Any, x2: Any) -> Any:
@@ -37,9 +38,9 @@ def matmul(x1: Any, x2: Any) -> Any:
 
 def _product(op: str, kernel: Callable[..., Any], *arrays: Any, **params: Any) -> Any:
     """Sums of products, of arrays in their common dtype."""
-    dtype = common_dtype([dtype_of(x) if hasattr(x, "dtype") else x for x in arrays])
+    dtype = common_dtype([item_of(x) for x in arrays])
     if dtype.kind == "b":
-        raise TypeError(f"{op}: expected a numeric dtype, got bool; cast it with tl.astype(x, tl.int64)")
+        raise errors.not_numeric(op)
     result = NATIVE[dtype]
     compute = FLOAT32 if result in HALVES else result  # NumPy's half-precision loops use no BLAS
     return cast(quiet.run(kernel, *(cast(np.asarray(x), compute) for x in arrays), **params), result)
@@ -55,7 +56,7 @@ def vecdot(x1: Any, x2: Any, *, axis: int) -> Any:
 
 def outer(x1: Any, x2: Any) -> Any:
     if x1.ndim != 1 or x2.ndim != 1:
-        raise ValueError(f"outer: expected 1-d arrays, got shapes {x1.shape} and {x2.shape}")
+        raise errors.not_vectors("outer", (x1.shape, x2.shape))
     return _product("outer", np.multiply.outer, x1, x2)
 
 
@@ -75,37 +76,26 @@ def diagonal(x: Any, *, offset: int) -> Any:
     return np.diagonal(x, offset, -2, -1)
 
 
-def _floating(op: str, *arrays: Any) -> tuple[list[Any], Any]:
-    """The arrays as LAPACK takes them, in a common dtype, and the real dtype to round back to: None where that is the same."""
-    dtype = NATIVE[functools.reduce(promote, map(dtype_of, arrays))]
-    if dtype.kind == "b":
-        raise TypeError(f"{op}: expected a numeric dtype, got bool; cast it with tl.astype(x, tl.float32)")
-    compute = dtype if dtype in _LAPACK else FLOAT32
-    return [cast(np.asarray(x), compute) for x in arrays], dtype if dtype in HALVES else None
-
-
-def _back(result: Any, half: Any) -> Any:
+def _decompose(op: str, kernel: Callable[..., Any], *arrays: Any, **params: Any) -> Any:
+    if all(x.dtype.kind == "b" for x in arrays):
+        raise errors.not_numeric(op)
+    operands, half = floating(arrays)
+    try:
+        result = quiet.run(kernel, *operands, **params)
+    except np.linalg.LinAlgError as error:
+        square = all(x.ndim > 1 and x.shape[-1] == x.shape[-2] for x in operands[:1])
+        raise errors.decomposition_failed(op) if square else error from None
+    if isinstance(result, tuple):
+        return tuple(result if half is None else [cast(part, half) for part in result])
     return result if half is None else cast(result, half)
 
 
-def _decompose(op: str, kernel: Callable[..., Any], *arrays: Any, **params: Any) -> Any:
-    operands, half = _floating(op, *arrays)
-    result = quiet.run(kernel, *operands, **params)
-    if isinstance(result, tuple):
-        return tuple(_back(part, half) for part in result)
-    return _back(result, half)
+def _of_one(op: str) -> Callable[[Any], Any]:
+    kernel = getattr(np.linalg, op)
+    return lambda x: _decompose(op, kernel, x)
 
 
-def det(x: Any) -> Any:
-    return _decompose("det", np.linalg.det, x)
-
-
-def slogdet(x: Any) -> tuple[Any, Any]:
-    return _decompose("slogdet", np.linalg.slogdet, x)
-
-
-def inv(x: Any) -> Any:
-    return _decompose("inv", np.linalg.inv, x)
+det, eigh, eigvalsh, inv, slogdet, svdvals = map(_of_one, ("det", "eigh", "eigvalsh", "inv", "slogdet", "svdvals"))
 
 
 def solve(x1: Any, x2: Any) -> Any:
@@ -120,32 +110,22 @@ def qr(x: Any, *, mode: str) -> tuple[Any, Any]:
     return _decompose("qr", np.linalg.qr, x, mode=mode)
 
 
-def eigh(x: Any) -> tuple[Any, Any]:
-    return _decompose("eigh", np.linalg.eigh, x)
-
-
-def eigvalsh(x: Any) -> Any:
-    return _decompose("eigvalsh", np.linalg.eigvalsh, x)
-
-
-def eig(x: Any) -> tuple[Any, Any]:
-    (matrix,), _ = _floating("eig", x)
-    dtype = np.result_type(matrix.dtype, np.complex64)  # NumPy gives real results where every eigenvalue is real
-    values, vectors = quiet.run(np.linalg.eig, matrix)
-    return values.astype(dtype, copy=False), vectors.astype(dtype, copy=False)
-
-
-def eigvals(x: Any) -> Any:
-    (matrix,), _ = _floating("eigvals", x)
-    return quiet.run(np.linalg.eigvals, matrix).astype(np.result_type(matrix.dtype, np.complex64), copy=False)
-
-
 def svd(x: Any, *, full_matrices: bool) -> tuple[Any, Any, Any]:
     return _decompose("svd", np.linalg.svd, x, full_matrices=full_matrices)
 
 
-def svdvals(x: Any) -> Any:
-    return _decompose("svdvals", np.linalg.svd, x, compute_uv=False)
+def eig(x: Any) -> tuple[Any, Any]:
+    values, vectors = _decompose("eig", np.linalg.eig, *floating([x])[0])
+    return _as_complex(x, values), _as_complex(x, vectors)
+
+
+def eigvals(x: Any) -> Any:
+    return _as_complex(x, _decompose("eigvals", np.linalg.eigvals, *floating([x])[0]))
+
+
+def _as_complex(x: Any, result: Any) -> Any:
+    """NumPy gives real results where every eigenvalue is real."""
+    return cast(result, COMPLEX128 if x.dtype in (FLOAT64, COMPLEX128) else COMPLEX64)
 
 
 def solve_triangular(x1: Any, x2: Any, *, lower: bool, trans: str, unit_diagonal: bool) -> Any:
@@ -154,7 +134,7 @@ def solve_triangular(x1: Any, x2: Any, *, lower: bool, trans: str, unit_diagonal
 
 def _solve_triangular(a: Any, b: Any, *, lower: bool, trans: str, unit_diagonal: bool) -> Any:
     if a.shape[-1] != a.shape[-2]:
-        raise ValueError(f"solve_triangular: x1 must be square, got shape {a.shape}")
+        raise errors.not_square("solve_triangular", a.shape)
     if trans != "N":
         a, lower = np.matrix_transpose(a.conj() if trans == "C" else a), not lower
     if lower:  # turned round it is an upper triangle
@@ -176,21 +156,15 @@ def _back_substitute(a: Any, b: Any) -> Any:
     """By halves down to small blocks, so that most of the work is matrix products.
 
     numpy.linalg has no triangular solver, but the LU factors of an upper triangle are itself and the identity, so on a block
-    its general solver is back substitution.
+    its general solver is back substitution. It raises at a zero on the diagonal: there the halves go down to one row, whose
+    division shows infinities and NaN.
     """
     n = a.shape[-1]
-    if n <= 64:
-        return np.linalg.solve(a, b) if np.diagonal(a, 0, -2, -1).all() else _substitute_rows(a, b)
+    if n == 1:
+        return b / a
+    if n <= 64 and np.diagonal(a, 0, -2, -1).all():
+        return np.linalg.solve(a, b)
     half = n // 2
     below = _back_substitute(a[..., half:, half:], b[..., half:, :])
     above = _back_substitute(a[..., :half, :half], b[..., :half, :] - a[..., :half, half:] @ below)
     return np.concatenate([np.broadcast_to(above, (*below.shape[:-2], half, below.shape[-1])), below], -2)
-
-
-def _substitute_rows(a: Any, b: Any) -> Any:
-    """With a zero on the diagonal the general solver raises; here it divides, so that infinities and NaN show where."""
-    result = np.array(np.broadcast_to(b, (*np.broadcast_shapes(a.shape[:-2], b.shape[:-2]), *b.shape[-2:])))
-    for i in range(a.shape[-1] - 1, -1, -1):
-        result[..., i, :] -= (a[..., i : i + 1, i + 1 :] @ result[..., i + 1 :, :])[..., 0, :]
-        result[..., i, :] /= a[..., i, i, None]
-    return result

@@ -1,4 +1,4 @@
-"""The loss of classes, and its gradient, in few passes over rows of classes."""
+"""The log-likelihood of classes and its gradient, in few passes over the rows of classes."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ def log_likelihood(x: Any, target: Any, *, axis: int) -> Any:
 
 
 def _shifted(x: Any) -> Any:
-    """Rows less their maxima, in the order of C whatever that of x."""
+    """x - max(x) for each row, in C order."""
     return np.subtract(x, np.maximum.reduce(x, -1, None, None, True), order="C")
 
 
 def _places(x: Any, target: Any) -> Any:
-    """Where the target of each row is in the flat array."""
+    """The position of each row's target in the flat array."""
     return np.arange(0, x.size, x.shape[-1]) + target.reshape(-1)
 
 
@@ -36,7 +36,7 @@ def log_likelihood_gradient(g: Any, x: Any, target: Any, axis: int) -> Any:
 
 
 def _gradient(g: Any, x: Any, target: Any) -> Any:
-    """g times what is 1 at the class, less the softmax."""
+    """g * (one_hot(target) - softmax(x))."""
     result = _shifted(x)
     np.exp(result, result)
     np.multiply(result, (-g / np.add.reduce(result, -1))[..., None], result)

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import functools
 from typing import Any
 
 import numpy as np
 
-from trellis.backends.numpy.meta import NATIVE, cast, dtype_of
-from trellis.dtypes import promote
+from trellis.backends.numpy.operands import check_assignable, same_dtype
+from trellis.core import errors
 
 __all__ = [
-    "broadcast_arrays", "broadcast_to", "concat", "expand_dims", "flip", "moveaxis", "pad", "permute_dims", "repeat", "reshape",
+    "broadcast_to", "concat", "expand_dims", "flip", "moveaxis", "pad", "permute_dims", "repeat", "reshape",
     "roll", "squeeze", "stack", "tile", "unstack",
 ]  # fmt: skip
 
@@ -19,9 +18,12 @@ __all__ = [
 def reshape(x: Any, *, shape: tuple[int, ...], copy: bool | None) -> Any:
     if copy is None:
         if shape and min(shape) < -1:  # NumPy takes any negative size for an open one
-            raise ValueError
+            raise ValueError(shape)
         return x.reshape(shape)
-    return np.reshape(x, shape, copy=copy)
+    try:
+        return np.reshape(x, shape, copy=copy)
+    except ValueError as error:
+        raise errors.copy_needed("reshape", f"shape={shape}") if "copy" in str(error) else error from None
 
 
 def permute_dims(x: Any, *, axes: tuple[int, ...]) -> Any:
@@ -44,31 +46,17 @@ def broadcast_to(x: Any, *, shape: tuple[int, ...]) -> Any:
     return np.broadcast_to(x, shape)
 
 
-def broadcast_arrays(*arrays: Any) -> tuple[Any, ...]:
-    shape = np.broadcast_shapes(*(x.shape for x in arrays))
-    return tuple(np.broadcast_to(x, shape) for x in arrays)
-
-
-def promoted(arrays: tuple[Any, ...]) -> list[Any]:
-    """The arrays in their common dtype."""
-    first = arrays[0].dtype
-    if all(x.dtype is first for x in arrays):
-        return list(arrays)
-    dtype = NATIVE[functools.reduce(promote, map(dtype_of, arrays))]
-    return [cast(x, dtype) for x in arrays]
-
-
 def concat(*arrays: Any, axis: int | None) -> Any:
-    return np.concatenate(promoted(arrays), axis)
+    return np.concatenate(same_dtype(arrays), axis)
 
 
 def stack(*arrays: Any, axis: int) -> Any:
-    return np.stack(promoted(arrays), axis)
+    return np.stack(same_dtype(arrays), axis)
 
 
 def unstack(x: Any, *, axis: int) -> tuple[Any, ...]:
     if not x.ndim:
-        raise ValueError("unstack: a 0-d array has no axis to split")
+        raise errors.axis_error("unstack", axis, 0)
     return tuple(np.moveaxis(x, axis, 0))
 
 
@@ -87,13 +75,16 @@ def tile(x: Any, *, repetitions: tuple[int, ...]) -> Any:
 def repeat(x: Any, repeats: Any, *, axis: int | None) -> Any:
     if getattr(repeats, "dtype", None) == np.uint64:
         repeats = repeats.astype(np.int64)  # NumPy casts counts by its "safe" rule, which uint64 fails
-    return np.repeat(x, repeats, axis)
+    if not isinstance(repeats, int) and np.any(repeats < 0):
+        raise errors.negative_elements("repeat", "repeats")
+    return x.repeat(repeats, axis)
 
 
 def pad(x: Any, *, pad_width: tuple[tuple[int, int], ...], mode: str, constant_values: Any) -> Any:
     if not x.ndim:
         return np.array(x)
     if mode == "constant":
+        check_assignable("pad", constant_values, x)
         result = np.full(tuple(n + before + after for n, (before, after) in zip(x.shape, pad_width)), constant_values, x.dtype)
         result[tuple(slice(before, before + n) for n, (before, _) in zip(x.shape, pad_width))] = x
         return result

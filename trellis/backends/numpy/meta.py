@@ -1,4 +1,4 @@
-"""What an array is, and how it comes in and goes out."""
+"""Shape, dtype and device of an array, and conversion from and to other kinds of arrays."""
 
 from __future__ import annotations
 
@@ -7,22 +7,20 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
+from trellis.backends import META
 from trellis.backends.numpy.quiet import quiet
-from trellis.dtypes import DTYPES, DType, int64
+from trellis.core import errors
+from trellis.core.dtypes import DTYPES, DType, int64
 
-__all__ = [
-    "asarray", "astype", "constant", "default_device", "default_int", "device_of", "devices", "dlpack", "dlpack_device",
-    "dtype_of", "from_dlpack", "from_numpy", "is_traced", "item", "native_device", "native_dtype", "rank_of", "register_pytrees",
-    "shape_of", "to_device", "to_numpy", "version",
-]  # fmt: skip
+__all__ = [*META]  # pyright: ignore[reportUnsupportedDunderAll]
 
 BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
 FLOAT16, FLOAT32, FLOAT64 = np.dtype(np.float16), np.dtype(np.float32), np.dtype(np.float64)
 COMPLEX64, COMPLEX128 = np.dtype(np.complex64), np.dtype(np.complex128)
 NATIVE: dict[DType, np.dtype[Any]] = {d: BFLOAT16 if name == "bfloat16" else np.dtype(name) for name, d in DTYPES.items()}
-HALVES = (FLOAT16, BFLOAT16)  # computed in float32 where NumPy has no kernel, a slow one, or one that accumulates badly
+BLAS = (FLOAT32, FLOAT64, COMPLEX64, COMPLEX128)  # the dtypes that BLAS, LAPACK and pocketfft compute in
+HALVES = (FLOAT16, BFLOAT16)  # computed in float32 where NumPy's kernel is missing, slow, or accumulates badly
 _DTYPES: dict[np.dtype[Any], DType] = {native: d for d, native in NATIVE.items()}
-_KIND_ORDER = {"b": 0, "i": 1, "u": 1, "f": 2, "c": 3}
 
 
 def native_dtype(dtype: DType) -> np.dtype[Any]:
@@ -35,7 +33,7 @@ def dtype_of(x: Any) -> DType:
     except KeyError:
         found = DTYPES.get(x.dtype.name)  # of the other byte order
         if found is None:
-            raise TypeError(f"a NumPy array of dtype {x.dtype} holds no numbers; use one of {', '.join(DTYPES)}") from None
+            raise errors.unsupported_dtype(x.dtype) from None
         return found
 
 
@@ -62,7 +60,7 @@ def default_device() -> str:
 def native_device(device: Any) -> str:
     if device is None or device == "cpu":
         return "cpu"
-    raise ValueError(f"device={device!r} is unknown to numpy; it has 'cpu' only")
+    raise errors.unknown_device(device, "numpy", devices())
 
 
 def default_int() -> DType:
@@ -74,6 +72,8 @@ def version() -> str:
 
 
 def item(x: Any) -> Any:
+    if x.size != 1:
+        raise errors.not_one_element(x.shape)
     return x.item()
 
 
@@ -90,21 +90,21 @@ def constant(value: np.ndarray[Any, Any], *, like: Any) -> Any:
 
 
 def cast(x: Any, dtype: np.dtype[Any]) -> Any:
-    """`x` in another dtype, itself if it has that. Unlike NumPy, not from complex to real."""
+    """`x` in `dtype`; `x` itself if it has that dtype. Unlike NumPy it refuses to cast complex numbers to real ones."""
     if x.dtype is dtype:
         return x
     if x.dtype.kind == "c" and dtype.kind not in "cb":
-        raise TypeError(f"{x.dtype} cannot be cast to {dtype}: the imaginary part would be lost; use tl.real or tl.abs")
+        raise errors.imaginary_part_lost("astype", x.dtype, dtype)
     return quiet.run(x.astype, dtype)
 
 
 def asarray(x: Any, *, dtype: DType | None, device: Any, copy: bool | None) -> Any:
     native_device(device)
     native = NATIVE[dtype_of(x) if dtype is None else dtype]
-    if dtype is None or x.dtype == native:
+    if x.dtype == native:
         return np.array(x) if copy else np.asarray(x)
     if copy is False:
-        raise ValueError(f"asarray: copy=False, but {x.dtype} has to be copied to become {dtype}; use copy=None")
+        raise errors.copy_needed("asarray", f"dtype={dtype}" if dtype else "a byte-swapped array")
     return np.asarray(cast(x, native))
 
 
@@ -135,14 +135,3 @@ def astype(x: Any, *, dtype: DType, copy: bool, device: Any) -> Any:
 def to_device(x: Any, *, device: Any) -> Any:
     native_device(device)
     return x
-
-
-def register_pytrees(array: type, container: type) -> None:
-    pass  # NumPy has no tree registry of its own
-
-
-def check_assignable(op: str, value: Any, dtype: np.dtype[Any]) -> None:
-    """TypeError where a value, an array or a Python number, is of a wider kind than the array that it is put into."""
-    kind = value.dtype if hasattr(value, "dtype") else np.result_type(value)
-    if _KIND_ORDER[_DTYPES[kind].kind if kind in _DTYPES else kind.kind] > _KIND_ORDER[_DTYPES[dtype].kind]:
-        raise TypeError(f"{op}: a value of {kind} does not fit into an array of {dtype}; cast it with tl.astype")

@@ -1,4 +1,4 @@
-"""Normalization and its gradient in few passes; the composites bring what they are given to one float dtype."""
+"""Normalization and its gradient in few passes. The composites cast the operands to one float dtype first."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """The largest element under each window: axis by axis, in place, without a padded copy.
 
-Its gradient goes to the first of equal elements, as torch's does, and to the last NaN if there is any. `max_along` pools an axis;
-`max_along_spread` gives what belongs to each output to the element that was chosen, `max_along_pick` takes it from there: each is
-the gradient of the other.
+Its gradient goes to the first of equal elements, as torch's does, and to the last NaN if there is one. `max_along` pools an axis.
+`max_along_spread` adds the gradient of each output to the element that was chosen; `max_along_pick` reads a value there for each
+output. Each of the two is the gradient of the other.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from trellis.backends.numpy.quiet import quiet
+from trellis.core.dispatch import interpreters
 
 __all__ = ["max_along", "max_along_pick", "max_along_spread", "max_pool"]
 
@@ -21,12 +22,12 @@ BLOCK_BYTES = 1 << 20
 
 
 def max_pool(x: Any, *, window: Sizes, strides: Sizes, padding: Any, dilations: Sizes, channel_last: bool) -> Any:
-    for along in steps(window, strides, padding, dilations, channel_last):
-        x = max_along(x, **along)
+    for along in _steps(window, strides, padding, dilations, channel_last):
+        x = interpreters[type(x)].max_along(x, **along)
     return x
 
 
-def steps(window: Sizes, strides: Sizes, padding: Any, dilations: Sizes, channel_last: bool) -> list[dict[str, Any]]:
+def _steps(window: Sizes, strides: Sizes, padding: Any, dilations: Sizes, channel_last: bool) -> list[dict[str, Any]]:
     """The axes one by one, the last first: so of equal elements the first in memory is found first."""
     axes = enumerate(zip(window, strides, padding, dilations), 1 if channel_last else 2)
     names = "window", "stride", "padding", "dilation"

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from trellis.backends.numpy.meta import BFLOAT16, FLOAT16, FLOAT32, NATIVE, native_device
-from trellis.dtypes import DType
+from trellis.core.dtypes import DType
 
 __all__ = ["Generator", "check_draw", "draws_in_graph", "random_unit", "random_words", "threefry"]
 

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from trellis.composites.recurrent import recurrence_by_hand
 
 __all__ = ["recurrence"]
 
 
 def recurrence(inputs: Any, recurrent: Any, bias: Any, *state: Any, cell: str) -> tuple[Any, ...]:
-    return recurrence_by_hand(inputs, recurrent, bias, *state, cell=cell)
+    with np.errstate(all="ignore"):
+        return recurrence_by_hand(inputs, recurrent, bias, *state, cell=cell)

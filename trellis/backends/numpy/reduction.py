@@ -1,82 +1,77 @@
-"""Reductions by the ufuncs' own `reduce`: np.sum and the like are Python around it that costs more than a small sum.
+"""Reductions by the ufuncs' own `reduce`: np.sum and the like wrap it in Python that costs more than a small sum.
 
 float16 and bfloat16 accumulate in float32 and are rounded once.
 """
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
 
 from trellis.backends.numpy.meta import BFLOAT16, FLOAT32, FLOAT64, HALVES, NATIVE, cast
+from trellis.backends.numpy.operands import check_rank, check_real
 from trellis.backends.numpy.quiet import quiet
-from trellis.dtypes import DType
+from trellis.composites import composed
+from trellis.core import errors
+from trellis.core.dtypes import DType
+from trellis.core.typing import Axes
 
 __all__ = [
-    "all", "any", "count_nonzero", "cumulative_prod", "cumulative_sum", "max", "mean", "min", "prod", "std", "sum", "var",
+    "all", "any", "count_nonzero", "cumulative_prod", "cumulative_sum", "log_softmax", "max", "mean", "min", "prod", "softmax",
+    "std", "sum", "var",
 ]  # fmt: skip
 
-Axis = int | tuple[int, ...] | None
-
-# What NumPy sums in when told nothing; bool and narrow integers go to 64 bits by NumPy's own rule, which is ours.
+# NumPy's own rule for the dtype of a sum is ours for these: bool and narrow integers are summed in 64 bits.
 _KEPT = frozenset(d for d in NATIVE.values() if d not in HALVES)
 _FLOATS = frozenset(np.dtype(c) for c in "fdFD")
 
 
-def check_rank(x: Any, axis: Any) -> None:
-    """NumPy lets axis 0 and -1 of a 0-d array pass in reductions."""
-    if axis is not None and not x.ndim and axis != ():
-        raise np.exceptions.AxisError(axis if isinstance(axis, int) else axis[0], 0)
-
-
-def check_real(op: str, x: Any) -> None:
-    if x.dtype.kind == "c":  # NumPy orders complex numbers by their real parts first; nobody else does
-        raise TypeError(f"{op}: complex numbers have no order; got {x.dtype}")
-
-
-def sum(x: Any, *, axis: Axis, dtype: DType | None, keepdims: bool) -> Any:
+def sum(x: Any, *, axis: Axes, dtype: DType | None, keepdims: bool) -> Any:
     if dtype is None and x.dtype in _KEPT and x.ndim:
         return quiet.run(np.add.reduce, x, axis, None, None, keepdims)
-    return _accumulate(np.add, x, axis, dtype, keepdims)
+    return _accumulate("sum", np.add, x, axis, dtype, keepdims)
 
 
-def prod(x: Any, *, axis: Axis, dtype: DType | None, keepdims: bool) -> Any:
+def prod(x: Any, *, axis: Axes, dtype: DType | None, keepdims: bool) -> Any:
     if dtype is None and x.dtype in _KEPT and x.ndim:
         return quiet.run(np.multiply.reduce, x, axis, None, None, keepdims)
-    return _accumulate(np.multiply, x, axis, dtype, keepdims)
+    return _accumulate("prod", np.multiply, x, axis, dtype, keepdims)
 
 
-def _accumulate(ufunc: Any, x: Any, axis: Axis, dtype: DType | None, keepdims: bool) -> Any:
-    check_rank(x, axis)
-    x, result, compute = _dtypes(x, dtype)
+def _accumulate(op: str, ufunc: Any, x: Any, axis: Axes, dtype: DType | None, keepdims: bool) -> Any:
+    check_rank(op, x, axis)
+    x, result, compute = _dtypes(op, x, dtype)
     return cast(quiet.run(ufunc.reduce, x, axis, compute, None, keepdims), result)
 
 
-def _dtypes(x: Any, dtype: DType | None) -> tuple[Any, Any, Any]:
+def _dtypes(op: str, x: Any, dtype: DType | None) -> tuple[Any, Any, Any]:
     """`x` as it can be summed, the dtype of the result, and the one to sum in."""
     result = NATIVE[dtype] if dtype is not None else np.add.reduce(np.empty(0, x.dtype)).dtype
     compute = FLOAT32 if result in HALVES else result
+    if x.dtype.kind == "c" and result.kind != "c":
+        raise errors.imaginary_part_lost(op, x.dtype, result)
     if x.dtype is BFLOAT16 or not np.can_cast(x.dtype, compute, "same_kind"):
         x = cast(x, compute)
     return x, result, compute
 
 
 def cumulative_sum(x: Any, *, axis: int | None, dtype: DType | None, include_initial: bool) -> Any:
-    return _running(np.add, x, axis, dtype, include_initial)
+    return _running("cumulative_sum", np.add, x, axis, dtype, include_initial)
 
 
 def cumulative_prod(x: Any, *, axis: int | None, dtype: DType | None, include_initial: bool) -> Any:
-    return _running(np.multiply, x, axis, dtype, include_initial)
+    return _running("cumulative_prod", np.multiply, x, axis, dtype, include_initial)
 
 
-def _running(ufunc: Any, x: Any, axis: int | None, dtype: DType | None, include_initial: bool) -> Any:
+def _running(op: str, ufunc: Any, x: Any, axis: int | None, dtype: DType | None, include_initial: bool) -> Any:
     if axis is None:
         if x.ndim != 1:
-            raise ValueError(f"axis must be given for an array of {x.ndim} dimensions")
+            raise errors.axis_needed(op, x.shape)
         axis = 0
-    check_rank(x, axis)
-    x, result, compute = _dtypes(x, dtype)
+    check_rank(op, x, axis)
+    x, result, compute = _dtypes(op, x, dtype)
     if not include_initial:
         return cast(quiet.run(ufunc.accumulate, x, axis, compute), result)
     along = axis % x.ndim if -x.ndim <= axis < x.ndim else axis
@@ -84,17 +79,13 @@ def _running(ufunc: Any, x: Any, axis: int | None, dtype: DType | None, include_
     return cast(np.concatenate([first, quiet.run(ufunc.accumulate, x, axis, compute)], axis), result)
 
 
-def _count(x: Any, axis: Axis) -> int:
-    if axis is None:
-        return x.size
-    count = 1
-    for a in axis if isinstance(axis, tuple) else (axis,):
-        count *= x.shape[a]
-    return count
+def _count(x: Any, axis: Axes) -> int:
+    axes = range(x.ndim) if axis is None else axis if isinstance(axis, tuple) else (axis,)
+    return math.prod(x.shape[a] for a in axes)
 
 
-def mean(x: Any, *, axis: Axis, keepdims: bool) -> Any:
-    check_rank(x, axis)
+def mean(x: Any, *, axis: Axes, keepdims: bool) -> Any:
+    check_rank("mean", x, axis)
     if x.dtype in _FLOATS:
         return quiet.run(_mean, x, axis, x.dtype, keepdims)
     result = x.dtype if x.dtype in HALVES else FLOAT32
@@ -102,18 +93,18 @@ def mean(x: Any, *, axis: Axis, keepdims: bool) -> Any:
     return cast(quiet.run(_mean, x.astype(wide) if x.dtype is BFLOAT16 else x, axis, wide, keepdims), result)
 
 
-def _mean(x: Any, axis: Axis, dtype: Any, keepdims: bool) -> Any:
+def _mean(x: Any, axis: Axes, dtype: Any, keepdims: bool) -> Any:
     return np.true_divide(np.add.reduce(x, axis, dtype, None, keepdims), _count(x, axis))
 
 
-def var(x: Any, *, axis: Axis, correction: float, keepdims: bool) -> Any:
-    check_rank(x, axis)
+def var(x: Any, *, axis: Axes, correction: float, keepdims: bool) -> Any:
+    check_rank("var", x, axis)
     result, compute = _spread_dtypes(x)
     return cast(quiet.run(_var, cast(x, compute), axis, correction, keepdims), result)
 
 
-def std(x: Any, *, axis: Axis, correction: float, keepdims: bool) -> Any:
-    check_rank(x, axis)
+def std(x: Any, *, axis: Axes, correction: float, keepdims: bool) -> Any:
+    check_rank("std", x, axis)
     result, compute = _spread_dtypes(x)
     return cast(quiet.run(np.sqrt, quiet.run(_var, cast(x, compute), axis, correction, keepdims)), result)
 
@@ -124,7 +115,7 @@ def _spread_dtypes(x: Any) -> tuple[Any, Any]:
     return (x.dtype, FLOAT32) if x.dtype in HALVES else (FLOAT32, FLOAT64)
 
 
-def _var(x: Any, axis: Axis, correction: float, keepdims: bool) -> Any:
+def _var(x: Any, axis: Axes, correction: float, keepdims: bool) -> Any:
     deviation = x - _mean(x, axis, x.dtype, True)
     if x.dtype.kind == "c":
         deviation = np.abs(deviation)
@@ -133,30 +124,54 @@ def _var(x: Any, axis: Axis, correction: float, keepdims: bool) -> Any:
     return np.true_divide(squares, count) if count > 0 else squares * np.nan  # the standard: NaN, not infinity
 
 
-def max(x: Any, *, axis: Axis, keepdims: bool) -> Any:
+def max(x: Any, *, axis: Axes, keepdims: bool) -> Any:
     return _extreme("max", np.maximum, x, axis, keepdims)
 
 
-def min(x: Any, *, axis: Axis, keepdims: bool) -> Any:
+def min(x: Any, *, axis: Axes, keepdims: bool) -> Any:
     return _extreme("min", np.minimum, x, axis, keepdims)
 
 
-def _extreme(op: str, ufunc: Any, x: Any, axis: Axis, keepdims: bool) -> Any:
-    check_rank(x, axis)
+def _extreme(op: str, ufunc: Any, x: Any, axis: Axes, keepdims: bool) -> Any:
+    check_rank(op, x, axis)
     check_real(op, x)
     return quiet.run(ufunc.reduce, x, axis, None, None, keepdims)
 
 
-def all(x: Any, *, axis: Axis, keepdims: bool) -> Any:
-    check_rank(x, axis)
+def all(x: Any, *, axis: Axes, keepdims: bool) -> Any:
+    check_rank("all", x, axis)
     return np.logical_and.reduce(x if x.dtype is not BFLOAT16 else x != 0, axis, np.bool_, None, keepdims)
 
 
-def any(x: Any, *, axis: Axis, keepdims: bool) -> Any:
-    check_rank(x, axis)
+def any(x: Any, *, axis: Axes, keepdims: bool) -> Any:
+    check_rank("any", x, axis)
     return np.logical_or.reduce(x if x.dtype is not BFLOAT16 else x != 0, axis, np.bool_, None, keepdims)
 
 
-def count_nonzero(x: Any, *, axis: Axis, keepdims: bool) -> Any:
-    check_rank(x, axis)
+def count_nonzero(x: Any, *, axis: Axes, keepdims: bool) -> Any:
+    check_rank("count_nonzero", x, axis)
     return np.asarray(np.count_nonzero(x if x.dtype is not BFLOAT16 else x != 0, axis, keepdims=keepdims), np.int64)
+
+
+# ---- softmax and its logarithm, in place on one temporary; dtypes other than float32 and float64 go to the composites ----------
+def softmax(x: Any, *, axis: Axes) -> Any:
+    return quiet.run(_softmax, x, axis) if _is_plain(x) else composed.softmax(x, axis=axis)
+
+
+def log_softmax(x: Any, *, axis: Axes) -> Any:
+    return quiet.run(_log_softmax, x, axis) if _is_plain(x) else composed.log_softmax(x, axis=axis)
+
+
+def _is_plain(x: Any) -> bool:
+    return (x.dtype is FLOAT32 or x.dtype is FLOAT64) and type(x) is np.ndarray and x.size > 0 and x.ndim > 0
+
+
+def _softmax(x: Any, axis: Axes) -> Any:
+    result = np.subtract(x, np.maximum.reduce(x, axis, None, None, True))
+    np.exp(result, result)
+    return np.divide(result, np.add.reduce(result, axis, None, None, True), result)
+
+
+def _log_softmax(x: Any, axis: Axes) -> Any:
+    result = np.subtract(x, np.maximum.reduce(x, axis, None, None, True))
+    return np.subtract(result, np.log(np.add.reduce(np.exp(result), axis, None, None, True)), result)

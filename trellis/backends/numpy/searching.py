@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from trellis.backends.numpy.meta import BFLOAT16, FLOAT32, FLOAT64, NATIVE, cast, dtype_of
+from trellis.backends.numpy.meta import BFLOAT16, FLOAT32, FLOAT64, cast, dtype_of
+from trellis.backends.numpy.operands import check_rank, check_real, promoted
 from trellis.backends.numpy.quiet import quiet
-from trellis.backends.numpy.reduction import check_rank, check_real
-from trellis.domains import compute_dtype
+from trellis.core import errors
 
 __all__ = [
     "argmax", "argmin", "argsort", "bincount", "isin", "nonzero", "searchsorted", "sort", "top_k", "unique_all", "unique_values",
@@ -22,18 +22,22 @@ def _sortable(x: Any) -> Any:
 
 
 def argmax(x: Any, *, axis: int | None, keepdims: bool) -> Any:
-    check_rank(x, axis)
-    check_real("argmax", x)
-    return np.argmax(_sortable(x), axis, keepdims=keepdims)
+    return _extreme_position("argmax", np.argmax, x, axis, keepdims)
 
 
 def argmin(x: Any, *, axis: int | None, keepdims: bool) -> Any:
-    check_rank(x, axis)
-    check_real("argmin", x)
-    return np.argmin(_sortable(x), axis, keepdims=keepdims)
+    return _extreme_position("argmin", np.argmin, x, axis, keepdims)
+
+
+def _extreme_position(op: str, search: Any, x: Any, axis: int | None, keepdims: bool) -> Any:
+    check_rank(op, x, axis)
+    check_real(op, x)
+    return search(_sortable(x), axis, keepdims=keepdims)
 
 
 def nonzero(x: Any) -> tuple[Any, ...]:
+    if not x.ndim:
+        raise errors.no_dimensions("nonzero")
     return np.nonzero(_sortable(np.asarray(x)))
 
 
@@ -48,6 +52,7 @@ def sort(x: Any, *, axis: int, descending: bool, stable: bool) -> Any:
 
 def argsort(x: Any, *, axis: int, descending: bool, stable: bool) -> Any:
     check_real("argsort", x)
+    check_rank("argsort", x, axis)
     kind = "stable" if stable else None
     if not descending:
         return np.argsort(_sortable(x), axis, kind)
@@ -56,22 +61,21 @@ def argsort(x: Any, *, axis: int, descending: bool, stable: bool) -> Any:
 
 
 def top_k(x: Any, *, k: int, axis: int, largest: bool) -> tuple[Any, Any]:
-    check_rank(x, axis)
+    check_rank("top_k", x, axis)
+    check_real("top_k", x)
     order = argsort(x, axis=axis, descending=largest, stable=True)
     if not 0 <= k <= x.shape[axis]:
-        raise ValueError(f"top_k: k={k} must be between 0 and {x.shape[axis]}, the size of axis {axis}")
+        raise errors.top_k_range(k, axis, x.shape[axis])
     indices = np.take(order, np.arange(k), axis)
     return np.take_along_axis(x, indices, axis), indices
 
 
 def searchsorted(x1: Any, x2: Any, sorter: Any, *, side: str) -> Any:
-    item = x2 if isinstance(x2, (bool, int, float, complex)) else dtype_of(x2)
-    dtype = NATIVE[compute_dtype("less", [dtype_of(x1), item])]
-    dtype = FLOAT32 if dtype is BFLOAT16 else dtype
-    values = np.asarray(x2, dtype) if not hasattr(x2, "dtype") else cast(x2, dtype)
+    check_real("searchsorted", x1)
+    edges, values = map(_sortable, promoted("less", x1, x2))
     if sorter is not None and sorter.dtype != np.intp:
         sorter = sorter.astype(np.intp)
-    return np.searchsorted(cast(x1, dtype), values, side, sorter)  # type: ignore[call-overload]
+    return np.searchsorted(edges, values, side, sorter)  # type: ignore[call-overload]
 
 
 def unique_all(x: Any) -> tuple[Any, Any, Any, Any]:
@@ -86,24 +90,21 @@ def unique_values(x: Any) -> Any:
 
 
 def isin(x1: Any, x2: Any, *, invert: bool) -> Any:
-    items = [x if isinstance(x, (bool, int, float, complex)) else dtype_of(x) for x in (x1, x2)]
-    dtype = NATIVE[compute_dtype("equal", items)]
-    dtype = FLOAT32 if dtype is BFLOAT16 else dtype
-    first, second = (cast(x, dtype) if hasattr(x, "dtype") else np.asarray(x, dtype) for x in (x1, x2))
-    return np.isin(first, second, invert=invert)
+    return np.isin(*map(_sortable, promoted("equal", x1, x2)), invert=invert)
 
 
 def bincount(x: Any, weights: Any, *, minlength: int, length: int | None) -> Any:
-    if x.dtype.kind not in "iu":
-        raise TypeError(f"bincount: x must be of an integer dtype, got {x.dtype}; cast it with tl.astype")
-    if x.ndim != 1:
-        raise ValueError(f"bincount: x must be 1-d, got shape {x.shape}")
+    errors.check_counted(dtype_of(x), x.shape, None if weights is None else weights.shape)
+    if x.size and x.min() < 0:
+        raise errors.negative_elements("bincount", "x")
     x = x.astype(np.intp, copy=False)
     if length is not None:
         inside = x < length
         x, weights, minlength = x[inside], None if weights is None else weights[inside], length
     if weights is None:
         return np.bincount(x, None, minlength)
+    if weights.dtype.kind == "b":
+        weights = weights.astype(np.int64)
     if weights.dtype.kind in "iuc":  # np.bincount sums in float64
         result = np.zeros(np.bincount(x, None, minlength).shape, weights.dtype)
         np.add.at(result, x, weights)

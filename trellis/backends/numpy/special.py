@@ -1,4 +1,4 @@
-"""Special functions, which NumPy leaves to SciPy: Chebyshev series and recurrences, right to a few units in the last place.
+"""Kernels of special functions, which NumPy leaves to SciPy: Chebyshev series and recurrences, to a few units in the last place.
 
 The coefficients are Chebyshev expansions computed with 40 digits. Other dtypes compute in float64 and are rounded, but for `erf`,
 the heart of the GELU activation: float32 and narrower have a rational function of their own.
@@ -12,10 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from trellis.backends.numpy.factories import Kernel, in_float32, table, unary
-from trellis.backends.numpy.meta import BFLOAT16, FLOAT16, FLOAT32, FLOAT64
-
-__all__ = ["digamma", "erf", "erfc", "erfinv", "expit", "gammaln", "i0"]
+from trellis.backends.elementwise import Kernel, Row, row
+from trellis.backends.numpy.meta import FLOAT32, FLOAT64
 
 _ERF = (  # erf(x) / x for x * x in [0, 1]
     0.975476939382654096, -0.142261205103713642, 0.0100355821875997956, -0.000576876469976748477, 0.000027419931252196061,
@@ -47,15 +45,10 @@ _DIGAMMA = (  # digamma(x) / (x - root) for x in [1, 2]
     1.39170776947415407e-17, -2.3877901082188627e-18,
 )  # fmt: skip
 _DIGAMMA_ROOT = (1.4616321449683622, 9.54999542996569772e-17)  # the positive root, as the sum of two floats
-# Bernoulli numbers B(2k) / (2k (2k - 1)), and B(2k) / 2k: the tails of Stirling's series and of its derivative
-_STIRLING = (
-    0.08333333333333333, -0.002777777777777778, 0.0007936507936507937, -0.0005952380952380953, 0.0008417508417508417,
-    -0.0019175269175269176, 0.00641025641025641, -0.029550653594771242, 0.17964437236883057, -1.3924322169059011,
-)  # fmt: skip
-_STIRLING_DERIVATIVE = (
-    0.08333333333333333, -0.008333333333333333, 0.003968253968253968, -0.004166666666666667, 0.007575757575757576,
-    -0.021092796092796094, 0.08333333333333333, -0.4432598039215686, 3.0539543302701198,
-)  # fmt: skip
+# Bernoulli numbers B(2), B(4) to B(20); the tail of Stirling's series, and that of its derivative
+BERNOULLI = (1 / 6, -1 / 30, 1 / 42, -1 / 30, 5 / 66, -691 / 2730, 7 / 6, -3617 / 510, 43867 / 798, -174611 / 330)
+_STIRLING = [b / (2 * k * (2 * k - 1)) for k, b in enumerate(BERNOULLI, 1)]
+_STIRLING_DERIVATIVE = [b / (2 * k) for k, b in enumerate(BERNOULLI[:9], 1)]
 # erf(x) / x as P(x * x) / Q(x * x), within 1.9e-8 of the value for abs(x) < 3.92, where float32 erf reaches 1
 _ERF32_P = np.float32([1.12837915, 0.190406322, 0.0527487045, 0.00376561183, 0.000284882804, 2.05009033e-06])
 _ERF32_Q = np.float32([1.0, 0.50207595, 0.114109053, 0.0149692049, 0.00116253471, 3.8091752e-05])
@@ -92,7 +85,7 @@ def _erf(x: Any) -> Any:
     return _by_parts(
         x,
         (near, lambda v: v * _chebyshev(_ERF, 2 * v * v - 1)),
-        (~near, lambda v: np.copysign(1 - _erfc_right(np.abs(v)), v)),
+        (~near, lambda v: np.copysign(1 - erfc_right(np.abs(v)), v)),
     )
 
 
@@ -102,7 +95,7 @@ def _erf32(x: Any) -> Any:
     return np.clip(a * _polynomial(_ERF32_P, z) / _polynomial(_ERF32_Q, z), np.float32(-1), np.float32(1))
 
 
-def _erfc_right(x: Any) -> Any:
+def erfc_right(x: Any) -> Any:
     """erfc for x >= 1/2."""
     x = np.minimum(x, 30.0)  # it is 0 from 27 on; infinity would become NaN
     short = x.astype(FLOAT32).astype(FLOAT64)  # its square is exact, so that exp(-x * x) loses nothing
@@ -114,8 +107,8 @@ def _erfc(x: Any) -> Any:
     return _by_parts(
         x,
         (np.abs(x) < 0.5, lambda v: 1 - _erf(v)),
-        (x >= 0.5, _erfc_right),
-        (x <= -0.5, lambda v: 2 - _erfc_right(-v)),
+        (x >= 0.5, erfc_right),
+        (x <= -0.5, lambda v: 2 - erfc_right(-v)),
     )
 
 
@@ -261,39 +254,36 @@ def _expit(x: Any) -> Any:
     return np.reciprocal(result, result)
 
 
-def _in_single(kernel: Kernel) -> Kernel:
-    """float16, computed in float32."""
-    return lambda x: kernel(np.asarray(x, FLOAT32)).astype(FLOAT16)
+# ---- the dtypes of a kernel ----------------------------------------------------------------------------------------------------
+def in_float32(kernel: Kernel) -> Kernel:
+    """A kernel of a narrower dtype, computed in float32; a float32 result is rounded back."""
 
-
-def _in_float64(kernel: Kernel) -> Kernel:
-    """A kernel of any real dtype, computed in float64, on arrays with or without dimensions."""
-
-    def run(x: Any) -> Any:
-        return kernel(np.asarray(x, FLOAT64)).astype(x.dtype, copy=False)
+    def run(*operands: Any) -> Any:
+        result = kernel(*(np.asarray(x, FLOAT32) for x in operands))
+        return result.astype(operands[0].dtype) if result.dtype is FLOAT32 else result
 
     return run
 
 
-def _kernels(name: str, kernel: Kernel) -> dict[Any, Kernel]:
-    kernels = table(name, _in_float64(kernel))
-    kernels[BFLOAT16] = _in_float64(kernel)  # rounded once, from float64
-    return kernels
+def _in_float64(kernel: Kernel) -> Kernel:
+    """A kernel of float64, for any real dtype, rounded once; on arrays with or without dimensions."""
+    return lambda x: kernel(np.asarray(x, FLOAT64)).astype(x.dtype, copy=False)
+
+
+def _rounded_once(kernel: Kernel) -> Row:
+    return row(_in_float64(kernel), B=_in_float64(kernel))
 
 
 def erf_kernel(x: Any) -> Any:
     return _erf32(x) if x.dtype is FLOAT32 else _erf(x)
 
 
-_erf_kernels = _kernels("erf", _erf)
-_erf_kernels[FLOAT32] = _erf32
-_erf_kernels[FLOAT16] = _in_single(_erf32)
-_erf_kernels[BFLOAT16] = in_float32(_erf32)
-
-digamma = unary("digamma", _kernels("digamma", _digamma))
-erf = unary("erf", _erf_kernels)
-erfc = unary("erfc", _kernels("erfc", _erfc))
-erfinv = unary("erfinv", _kernels("erfinv", _erfinv))
-expit = unary("expit", table("expit", _expit, {"c": lambda x: 1 / (1 + np.exp(-x))}) | {FLOAT16: _in_single(_expit)})
-gammaln = unary("gammaln", _kernels("gammaln", _gammaln))
-i0 = unary("i0", _kernels("i0", _i0))
+ROWS: dict[str, Row] = {
+    "digamma": _rounded_once(_digamma),
+    "erf": row(_in_float64(_erf), s=_erf32, HB=in_float32(_erf32)),
+    "erfc": _rounded_once(_erfc),
+    "erfinv": _rounded_once(_erfinv),
+    "expit": row(_expit, c=lambda x: 1 / (1 + np.exp(-x)), H=in_float32(_expit)),
+    "gammaln": _rounded_once(_gammaln),
+    "i0": _rounded_once(_i0),
+}

@@ -2,12 +2,39 @@
 
 from __future__ import annotations
 
-import importlib
+from types import SimpleNamespace
+from typing import Any
 
-from trellis.backends.tensorflow import control, creation, grad, kernels, meta, optimizers, random
+import tensorflow as tf
 
-name = "tensorflow"
-_NAMES = """elementwise special manipulation reduction searching indexing updates products linalg fft activations losses
-    normalization convolution attention recurrent pooling images"""
-_placed = kernels.placed(*(importlib.import_module(f"{__name__}.{part}") for part in _NAMES.split()))
-modules = (meta, creation, *_placed, grad, control, random, optimizers)
+from trellis.backends.assembly import assemble
+from trellis.backends.elementwise import Kernel
+from trellis.backends.tensorflow.meta import short_name
+from trellis.core import errors
+from trellis.core.discovery import op_modules
+
+_CHOOSE_THEIR_DEVICE = ("control", "creation", "grad", "meta", "optimizers", "random")
+modules = op_modules(__name__, __path__)
+
+
+def _placed_module(module: Any) -> Any:
+    """The ops of a module, made to run where their operands are: TensorFlow copies operands to the default device silently."""
+    if module.__name__.endswith(_CHOOSE_THEIR_DEVICE):
+        return module
+    return SimpleNamespace(__all__=module.__all__, **{op: _placed(op, getattr(module, op)) for op in module.__all__})
+
+
+def _placed(op: str, function: Kernel) -> Kernel:
+    def run(*operands: Any, **params: Any) -> Any:
+        found = {x.device for x in operands if isinstance(x, (tf.Tensor, tf.Variable)) and x.device}
+        if len(found) > 1:
+            raise errors.two_devices(op, map(short_name, found))
+        with tf.device(found.pop() if found else None):
+            return function(*operands, **params)
+
+    return run
+
+
+if len(tf.config.list_logical_devices()) > 1:
+    modules = [_placed_module(module) for module in modules]
+interpreter = assemble("tensorflow", modules)

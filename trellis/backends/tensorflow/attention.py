@@ -4,20 +4,21 @@ from __future__ import annotations
 
 from typing import Any
 
-from tensorflow.python.ops import gen_array_ops, gen_math_ops, gen_nn_ops
+from tensorflow.python.ops import gen_math_ops, gen_nn_ops
 
+from trellis.backends.tensorflow.arrangement import reshaped, transposed
 from trellis.backends.tensorflow.meta import rank_of, tensor
-from trellis.backends.tensorflow.shapes import product, reshaped, sizes, vector
-from trellis.composites import attention
-from trellis.composites.attention import optional_floating
+from trellis.backends.tensorflow.shapes import product, sizes
+from trellis.composites import composed
+from trellis.composites.support import floating
 
 __all__ = ["attention_scores", "linear", "merge_heads", "split_heads"]
 
 
 def linear(x: Any, weight: Any, bias: Any) -> Any:
-    x, weight, bias = optional_floating("linear", x, weight, bias)
+    x, weight, bias = floating("linear", x, weight, bias, real=True)
     if rank_of(weight) > 2:
-        return attention.linear(x, weight, bias)
+        return composed.linear(x, weight, bias)
     *batch, features = sizes(x)
     rows = tensor(x) if len(batch) == 1 else reshaped(x, (product(batch), features))
     y = gen_math_ops.mat_mul(rows, weight, transpose_b=True)
@@ -31,11 +32,15 @@ def attention_scores(query: Any, key: Any, *, scale: float) -> Any:
 
 def split_heads(x: Any, *, heads: int) -> Any:
     *batch, length, features = sizes(x)
-    order = (*range(len(batch)), len(batch) + 1, len(batch), len(batch) + 2)
-    return gen_array_ops.transpose(reshaped(x, (*batch, length, heads, features // heads)), vector(order))
+    return _swapped_heads(reshaped(x, (*batch, length, heads, features // heads)))
 
 
 def merge_heads(x: Any) -> Any:
     *batch, heads, length, features = sizes(x)
-    order = (*range(len(batch)), len(batch) + 1, len(batch), len(batch) + 2)
-    return reshaped(gen_array_ops.transpose(x, vector(order)), (*batch, length, heads * features))
+    return reshaped(_swapped_heads(x), (*batch, length, heads * features))
+
+
+def _swapped_heads(x: Any) -> Any:
+    """[..., length, heads, features] to [..., heads, length, features], or back."""
+    batch = rank_of(x) - 3
+    return transposed(x, (*range(batch), batch + 1, batch, batch + 2))

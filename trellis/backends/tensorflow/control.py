@@ -12,8 +12,10 @@ from typing import Any
 import tensorflow as tf
 from tensorflow.python.framework.ops import EagerTensor
 
-from trellis.backends.tensorflow.meta import is_traced
-from trellis.nests import Nest
+from trellis.backends.tensorflow.arrangement import transposed
+from trellis.backends.tensorflow.meta import is_traced, tensors
+from trellis.core import errors
+from trellis.core.leaves import MixedNest
 
 __all__ = ["compile", "compiles", "cond", "scan", "vmap", "while_loop"]
 
@@ -22,7 +24,7 @@ Flat = list[Any]
 
 # ---- vmap ----------------------------------------------------------------------------------------------------------------------
 def vmap(function: Callable[[Flat], tuple[Flat, Flat]], arrays: Flat, axes: Sequence[int], size: int | None) -> tuple[Flat, Flat]:
-    moved = [_first_axis(x, axis) for x, axis in zip(arrays, axes)]
+    moved = [transposed(x, [a, *(i for i in range(x.shape.rank) if i != a)]) for x, a in zip(tensors(arrays), axes)]
     if size == 0 and tf.executing_eagerly():  # nothing to run it on: one run on zeros tells what it would give
         stacked, fixed = function([tf.zeros(x.shape[1:], x.dtype) for x in moved])
         return [tf.zeros((0, *y.shape), y.dtype) for y in stacked], fixed
@@ -32,29 +34,20 @@ def vmap(function: Callable[[Flat], tuple[Flat, Flat]], arrays: Flat, axes: Sequ
         nonlocal mapped
         stacked, fixed = function(list(elements))
         mapped = len(stacked)
-        return [*map(tf.convert_to_tensor, stacked), *map(tf.convert_to_tensor, fixed)]
+        return tensors([*stacked, *fixed])
 
-    results = _each(run, moved, size)
+    results = _each(run, moved)
     return results[:mapped], [_only(y) for y in results[mapped:]]
 
 
-def _first_axis(x: Any, axis: int) -> Any:
-    x = tf.convert_to_tensor(x)
-    if axis == 0:
-        return x
-    rank = x.shape.rank
-    return tf.transpose(x, [axis, *(i for i in range(rank) if i != axis)])
-
-
-def _each(run: Callable[[Flat], Flat], moved: Flat, size: int | None) -> Flat:
+def _each(run: Callable[[Flat], Flat], moved: Flat) -> Flat:
     """All elements at once; where an op cannot be batched, one after the other."""
     try:
         return _batched(run, moved)
     except Exception:  # of many kinds: no converter for an op, a converter that fails, a function that needs its values
         pass
     if tf.executing_eagerly():
-        count = int(moved[0].shape[0])
-        rows = [run([x[i] for x in moved]) for i in range(count)]
+        rows = [run([x[i] for x in moved]) for i in range(moved[0].shape[0])]
         return [tf.stack(column) for column in zip(*rows)]
     specs = _specs(run, [tf.TensorSpec(x.shape[1:], x.dtype) for x in moved])
     return list(tf.map_fn(run, moved, fn_output_signature=specs)) if specs else []
@@ -79,11 +72,9 @@ def _specs(function: Callable[[Flat], Flat], inputs: list[tf.TensorSpec]) -> lis
 
 def _only(y: Any) -> Any:
     if tf.executing_eagerly() and not is_traced(y):
-        same = y == y[:1]
-        if y.dtype.is_floating or y.dtype.is_complex:
-            same |= (y != y) & (y[:1] != y[:1])
-        if not bool(tf.reduce_all(same)):
-            raise ValueError("vmap: a result with out_axes None is not the same for each element; give it an axis")
+        both_nan = (y != y) & (y[:1] != y[:1])
+        if not bool(tf.reduce_all((y == y[:1]) | both_nan)):
+            raise errors.vmap_differs()
     return y[0]
 
 
@@ -91,11 +82,7 @@ def _only(y: Any) -> Any:
 def cond(pred: Any, true_function: Callable[[Flat], Flat], false_function: Callable[[Flat], Flat], operands: Flat) -> Flat:
     if tf.executing_eagerly():
         return (true_function if pred else false_function)(operands)
-    return list(tf.cond(pred, lambda: _tensors(true_function(operands)), lambda: _tensors(false_function(operands))))
-
-
-def _tensors(values: Flat) -> Flat:
-    return [tf.convert_to_tensor(x) for x in values]
+    return list(tf.cond(pred, lambda: tensors(true_function(operands)), lambda: tensors(false_function(operands))))
 
 
 def while_loop(condition: Callable[[Flat], Any], body: Callable[[Flat], Flat], carry: Flat) -> Flat:
@@ -103,15 +90,15 @@ def while_loop(condition: Callable[[Flat], Any], body: Callable[[Flat], Flat], c
         while condition(carry):
             carry = body(carry)
         return carry
-    return list(tf.while_loop(lambda *c: condition(list(c)), lambda *c: _tensors(body(list(c))), _tensors(carry)))
+    return list(tf.while_loop(lambda *c: condition(list(c)), lambda *c: tensors(body(list(c))), tensors(carry)))
 
 
 def scan(
     step: Callable[[Flat, Flat], tuple[Flat, Flat]], carry: Flat, xs: Flat, length: int | None, reverse: bool
 ) -> tuple[Flat, Flat]:
-    xs = _tensors(xs)
+    xs = tensors(xs)
     if not tf.executing_eagerly():
-        return _scan_in_graph(step, _tensors(carry), xs, length, reverse)
+        return _scan_in_graph(step, tensors(carry), xs, length, reverse)
     if length == 0:
         _, ys = step(carry, [tf.zeros(x.shape[1:], x.dtype) for x in xs])
         return carry, [tf.zeros((0, *y.shape), y.dtype) for y in ys]
@@ -130,7 +117,7 @@ def _scan_in_graph(step: Any, carry: Flat, xs: Flat, length: int | None, reverse
 
     def flat_step(inputs: Flat) -> Flat:
         after, ys = step(list(inputs[:width]), list(inputs[width:]))
-        return [*_tensors(after), *_tensors(ys)]
+        return tensors([*after, *ys])
 
     inputs = [tf.TensorSpec(x.shape, x.dtype) for x in carry] + [tf.TensorSpec(x.shape[1:], x.dtype) for x in xs]
     specs = _specs(flat_step, inputs)[width:]
@@ -142,9 +129,7 @@ def _scan_in_graph(step: Any, carry: Flat, xs: Flat, length: int | None, reverse
         results = flat_step([*carry, *(tf.gather(x, at) for x in xs)])
         return i + 1, results[:width], [store.write(at, y) for store, y in zip(stores, results[width:])]
 
-    _, final, stores = tf.while_loop(
-        lambda i, *_: i < count, body, (tf.constant(0), carry, stores), maximum_iterations=None if length is None else length
-    )
+    _, final, stores = tf.while_loop(lambda i, *_: i < count, body, (tf.constant(0), carry, stores), maximum_iterations=length)
     stacked = [tf.ensure_shape(store.stack(), (length, *s.shape)) for store, s in zip(stores, specs)]
     return list(final), stacked
 
@@ -154,8 +139,8 @@ def compiles(arrays: Flat) -> bool:
     return tf.executing_eagerly() and not any(is_traced(x) for x in arrays)
 
 
-def compile(function: Callable[[Flat], Any]) -> Callable[[Flat], Any]:
-    """A tf.function for each signature: what else it returns than tensors is known for each by itself."""
+def compile(function: Callable[[Flat], Any], jit_compile: bool | None = None) -> Callable[[Flat], Any]:
+    """One tf.function per signature, by XLA if `jit_compile`. Each knows which other values it returns beside tensors."""
     made: dict[Any, Callable[[Flat], Any]] = {}
 
     def run(leaves: Flat) -> Any:
@@ -163,33 +148,33 @@ def compile(function: Callable[[Flat], Any]) -> Callable[[Flat], Any]:
         key = tuple([(x._shape_tuple(), x.dtype) if type(x) is EagerTensor else (type(x), x) for x in leaves])
         entry = made.get(key)
         if entry is None:
-            entry = made[key] = _compile_one(function, leaves)
+            entry = made[key] = _compile_one(function, leaves, jit_compile)
         return entry(leaves)
 
     return run
 
 
-def _compile_one(function: Callable[[Flat], Any], leaves: Flat) -> Callable[[Flat], Any]:
+def _compile_one(function: Callable[[Flat], Any], leaves: Flat, jit_compile: bool | None) -> Callable[[Flat], Any]:
     numbers = [None if tf.is_tensor(x) else x for x in leaves]
-    returned: list[Nest] = []
+    returned: list[tuple[Any, ...]] = []
 
-    def traced(tensors: Flat) -> Flat:
-        remaining = iter(tensors)
-        nest = Nest(function([next(remaining) if number is None else number for number in numbers]))
-        returned.append(nest.without_arrays())  # symbolic tensors do not outlive their graph
-        return _tensors(nest.arrays)
+    def traced(given: Flat) -> Flat:
+        remaining = iter(given)
+        nest = MixedNest(function([next(remaining) if number is None else number for number in numbers]))
+        returned.append(nest.structure())  # symbolic tensors do not outlive their graph
+        return tensors(nest.arrays)
 
     # Traced at once: TensorFlow warns of functions that are made and called one after the other.
     specs = [tf.TensorSpec(x.shape, x.dtype) for x in leaves if tf.is_tensor(x)]
-    concrete = tf.function(traced, autograph=False).get_concrete_function(specs)
-    nest = returned[-1]
+    concrete = tf.function(traced, autograph=False, jit_compile=jit_compile).get_concrete_function(specs)
+    nest = MixedNest.from_structure(returned[-1])
 
     # The signature is known to fit: the public call would compare each tensor with it once more, half a millisecond for a model.
     call_flat = getattr(concrete, "_call_flat", None)
 
     def run(leaves: Flat) -> Any:
-        tensors = [x for x in leaves if type(x) is EagerTensor]
+        given = [x for x in leaves if type(x) is EagerTensor]
         # As one list, as it was traced: tensors one by one are taken too, but after a TypeError that prints them all.
-        return nest.fill(concrete(tensors) if call_flat is None else call_flat(tensors, concrete.captured_inputs))
+        return nest.fill(concrete(given) if call_flat is None else call_flat(given, concrete.captured_inputs))
 
     return run

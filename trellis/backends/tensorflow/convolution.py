@@ -9,97 +9,69 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable
 from typing import Any
 
 import tensorflow as tf
 from tensorflow.python.ops import gen_array_ops, gen_nn_ops
 
-from trellis.backends.tensorflow.kernels import HALF
+from trellis.backends.elementwise import Kernel
+from trellis.backends.tensorflow.arrangement import on_channel_last, padded, reshaped, transposed
 from trellis.backends.tensorflow.meta import cast, shape_of, tensor
-from trellis.backends.tensorflow.shapes import reshaped, sizes, vector
+from trellis.backends.tensorflow.operands import HALF
+from trellis.backends.tensorflow.shapes import at_least_zero, product, same_padding, sizes, vector
 
 __all__ = ["convolution", "transposed_convolution"]
 
 
 def convolution(
-    x: Any,
-    filters: Any,
-    bias: Any,
-    *,
-    strides: Any,
-    padding: Any,
-    x_dilations: Any,
-    dilations: Any,
-    groups: int,
-    channel_last: bool,
-    filter_channel_last: bool,
-) -> Any:
-    dims = len(strides)
+    x: Any, filters: Any, bias: Any, *, strides: Any, padding: Any, x_dilations: Any, dilations: Any, groups: int,
+    channel_last: bool, filter_channel_last: bool,
+) -> Any:  # fmt: skip
     if not filter_channel_last:
-        filters = _transpose(filters, (*range(2, dims + 2), 1, 0))
+        filters = transposed(tensor(filters), (*range(2, len(strides) + 2), 1, 0))
+    flat = len(strides) == 1  # a line is an image of one row
+    if flat:
+        pairs = padding if isinstance(padding, str) else ((0, 0), *padding)
+        strides, padding, x_dilations, dilations = (1, *strides), pairs, (1, *x_dilations), (1, *dilations)
 
     def run(x: Any, filters: Any) -> Any:
-        x = _with_zeros(x, x_dilations)
-        if dims > 1:
-            return _correlate(x, filters, strides, padding, dilations, groups)
-        pairs = padding if isinstance(padding, str) else ((0, 0), *padding)
-        x, filters = gen_array_ops.expand_dims(x, 1), gen_array_ops.expand_dims(filters, 0)
-        return gen_array_ops.squeeze(_correlate(x, filters, (1, *strides), pairs, (1, *dilations), groups), [1])
+        return _correlate(_with_zeros(x, x_dilations), filters, strides, padding, dilations, groups)
 
-    return _in_layout(run, x, filters, bias, channel_last)
+    return _in_layout(run, x, filters, bias, flat, channel_last)
 
 
 def transposed_convolution(
-    x: Any,
-    filters: Any,
-    bias: Any,
-    *,
-    strides: Any,
-    padding: Any,
-    output_shape: Any,
-    dilations: Any,
-    groups: int,
+    x: Any, filters: Any, bias: Any, *, strides: Any, padding: Any, output_shape: Any, dilations: Any, groups: int,
     channel_last: bool,
-) -> Any:
-    dims = len(strides)
-
-    def run(x: Any, filters: Any) -> Any:
-        if dims > 1:
-            return _adjoint(x, filters, strides, padding, output_shape, dilations, groups)
-        x, filters = gen_array_ops.expand_dims(x, 1), gen_array_ops.expand_dims(filters, 0)
-        result = _adjoint(x, filters, (1, *strides), ((0, 0), *padding), (1, *output_shape), (1, *dilations), groups)
-        return gen_array_ops.squeeze(result, [1])
-
-    return _in_layout(run, x, filters, bias, channel_last)
+) -> Any:  # fmt: skip
+    flat = len(strides) == 1
+    if flat:
+        strides, padding, output_shape, dilations = (1, *strides), ((0, 0), *padding), (1, *output_shape), (1, *dilations)
+    options = (strides, padding, output_shape, dilations, groups)
+    return _in_layout(lambda x, filters: _adjoint(x, filters, *options), x, filters, bias, flat, channel_last)
 
 
-def _in_layout(run: Callable[..., Any], x: Any, filters: Any, bias: Any, channel_last: bool) -> Any:
-    """`run` on channel-last arrays of a dtype that all kernels have."""
-    x, filters = tensor(x), tensor(filters)
-    given, dims = x.dtype, len(x.shape) - 2
-    if given in HALF:
-        x, filters = cast(x, tf.float32), cast(filters, tf.float32)
-    if not channel_last:
-        x = _transpose(x, (0, *range(2, dims + 2), 1))
-    result = run(x, filters)
-    if bias is not None:
-        result = gen_nn_ops.bias_add(result, cast(tensor(bias), result.dtype))
-    if not channel_last:
-        result = _transpose(result, (0, dims + 1, *range(1, dims + 1)))
-    return cast(result, given) if given in HALF else result
+def _in_layout(run: Kernel, x: Any, filters: Any, bias: Any, flat: bool, channel_last: bool) -> Any:
+    """`run` on channel-last images or spaces of a dtype that all kernels have. If they are `flat`, lines are given."""
+    given, wide = x.dtype, tf.float32 if x.dtype in HALF else x.dtype
 
+    def on_images(x: Any) -> Any:
+        if flat:
+            images = run(gen_array_ops.expand_dims(x, 1), gen_array_ops.expand_dims(cast(tensor(filters), wide), 0))
+            result = gen_array_ops.squeeze(images, [1])
+        else:
+            result = run(x, cast(tensor(filters), wide))
+        return result if bias is None else gen_nn_ops.bias_add(result, cast(tensor(bias), wide))
 
-def _transpose(x: Any, axes: tuple[int, ...]) -> Any:
-    """Inside a graph with a constant made there: with a captured one gradients are a tenth slower."""
-    return gen_array_ops.transpose(x, vector(axes) if tf.executing_eagerly() else tf.constant(axes))
+    return cast(on_channel_last(on_images, cast(tensor(x), wide), channel_last), given)
 
 
 # ---- convolution of channel-last arrays ----------------------------------------------------------------------------------------
 def _correlate(x: Any, filters: Any, strides: Any, padding: Any, dilations: Any, groups: int) -> Any:
     kernel = _plain
     if groups > 1:
-        if filters.shape[-2] == 1 and len(set(strides)) == 1 and len(strides) == 2:
+        steps = {s // math.gcd(s, d) for s, d in zip(strides, dilations)}  # those of the kernel, in `_dilated` too
+        if filters.shape[-2] == 1 and len(steps) == 1 and len(strides) == 2:
             filters = reshaped(filters, (*filters.shape[:2], groups, filters.shape[-1] // groups))
             kernel = _depthwise
         else:
@@ -113,34 +85,26 @@ def _correlate(x: Any, filters: Any, strides: Any, padding: Any, dilations: Any,
 def _plain(x: Any, filters: Any, strides: Any, padding: Any) -> Any:
     steps = [1, *strides, 1]
     if len(strides) == 2:
-        return gen_nn_ops.conv2d(x, filters, steps, *_padding(padding))
-    if isinstance(padding, str):
-        return gen_nn_ops.conv3d(x, filters, steps, padding)
-    return gen_nn_ops.conv3d(_padded(x, padding), filters, steps, "VALID")
+        return gen_nn_ops.conv2d(x, filters, steps, **_padding(padding))
+    name, x = (padding, x) if isinstance(padding, str) else ("VALID", padded(x, padding))
+    return gen_nn_ops.conv3d(x, filters, steps, name)
 
 
 def _depthwise(x: Any, filters: Any, strides: Any, padding: Any) -> Any:
     """The kernels take one stride for both axes."""
-    name, *explicit = _padding(padding)
-    return gen_nn_ops.depthwise_conv2d_native(x, filters, [1, *strides, 1], name, *explicit[1:])
+    return gen_nn_ops.depthwise_conv2d_native(x, filters, [1, *strides, 1], **_padding(padding))
 
 
-def _padding(padding: Any) -> tuple[Any, ...]:
-    """The arguments `padding`, `use_cudnn_on_gpu` and `explicit_paddings` of a kernel."""
+def _padding(padding: Any) -> dict[str, Any]:
+    """The arguments of a kernel for images."""
     if isinstance(padding, str):
-        return (padding,)
-    if not any(n for p in padding for n in p):
-        return ("VALID",)
-    return "EXPLICIT", True, [0, 0, *(n for p in padding for n in p), 0, 0]
+        return {"padding": padding}
+    if not any(map(any, padding)):
+        return {"padding": "VALID"}
+    return {"padding": "EXPLICIT", "explicit_paddings": [0, 0, *(n for p in padding for n in p), 0, 0]}
 
 
-def _padded(x: Any, padding: Any) -> Any:
-    if all(isinstance(n, int) and n == 0 for p in padding for n in p):
-        return x
-    return tf.pad(x, [(0, 0), *padding, (0, 0)])
-
-
-def _dilated(kernel: Callable[..., Any], x: Any, filters: Any, strides: Any, padding: Any, dilations: Any) -> Any:
+def _dilated(kernel: Kernel, x: Any, filters: Any, strides: Any, padding: Any, dilations: Any) -> Any:
     """Windows that start at s * (q * phases + r) read elements d apart from s * r on: for each r, a plain convolution.
 
     With one element in d left, the windows of a phase are s * phases / d apart. All phases go into one batch.
@@ -148,18 +112,16 @@ def _dilated(kernel: Callable[..., Any], x: Any, filters: Any, strides: Any, pad
     batch, *spatial, _ = sizes(x)
     window = filters.shape[: len(strides)]
     if isinstance(padding, str):
-        padding = [_same(n, (k - 1) * d + 1, s) for n, k, s, d in zip(spatial, window, strides, dilations)]
-    counts = [
-        (n + low + high - (k - 1) * d - 1) // s + 1
-        for n, (low, high), k, s, d in zip(spatial, padding, window, strides, dilations)
-    ]
+        padding = [same_padding(n, (k - 1) * d + 1, s) for n, k, s, d in zip(spatial, window, strides, dilations)]
+    rows_of_axes = zip(spatial, padding, window, strides, dilations)
+    counts = [(n + low + high - (k - 1) * d - 1) // s + 1 for n, (low, high), k, s, d in rows_of_axes]
     phases = [d // math.gcd(s, d) for s, d in zip(strides, dilations)]
     steps = [s * p // d for s, p, d in zip(strides, phases, dilations)]
     rows = [-(-count // p) for count, p in zip(counts, phases)]
     lengths = [(row - 1) * step + k for row, step, k in zip(rows, steps, window)]
     needed = [(p - 1) * s + (length - 1) * d + 1 for p, s, length, d in zip(phases, strides, lengths, dilations)]
-    ends = [(low, _at_least_zero(m - n - low)) for n, (low, _), m in zip(spatial, padding, needed)]
-    x = _padded(x, ends)
+    ends = [(low, at_least_zero(m - n - low)) for n, (low, _), m in zip(spatial, padding, needed)]
+    x = padded(x, ends)
     parts = []
     for starts in itertools.product(*(range(0, p * s, s) for p, s in zip(phases, strides))):
         axes = zip(starts, lengths, dilations)
@@ -168,18 +130,8 @@ def _dilated(kernel: Callable[..., Any], x: Any, filters: Any, strides: Any, pad
     dims, channels = len(strides), result.shape[-1]
     split = reshaped(result, (*phases, batch, *rows, channels))
     order = (dims, *(i for axis in range(dims) for i in (dims + 1 + axis, axis)), 2 * dims + 1)
-    together = reshaped(_transpose(split, order), (batch, *(r * p for r, p in zip(rows, phases)), channels))
+    together = reshaped(transposed(split, order), (batch, *(r * p for r, p in zip(rows, phases)), channels))
     return together[(slice(None), *(slice(0, n) for n in counts))]
-
-
-def _same(size: Any, extent: int, stride: int) -> tuple[Any, Any]:
-    """The padding "SAME" of a size that may be a tensor."""
-    total = _at_least_zero(extent - 1 - (size - 1) % stride)
-    return total // 2, total - total // 2
-
-
-def _at_least_zero(n: Any) -> Any:
-    return max(n, 0) if isinstance(n, int) else tf.maximum(n, 0)
 
 
 def _with_zeros(x: Any, steps: Any) -> Any:
@@ -187,10 +139,10 @@ def _with_zeros(x: Any, steps: Any) -> Any:
     for axis, step in enumerate(steps, 1):
         if step > 1:
             own = list(sizes(x))
-            after = len(own) - 1 - axis
-            spread = tf.pad(gen_array_ops.expand_dims(x, axis + 1), [(0, 0)] * (axis + 1) + [(0, step - 1)] + [(0, 0)] * after)
+            elements = reshaped(x, (product(own[: axis + 1]), 1, product(own[axis + 1 :])))
             own[axis] = own[axis] * step
-            x = reshaped(spread, own)[(*(slice(None),) * axis, slice(0, own[axis] - step + 1))]
+            spread = reshaped(tf.pad(elements, [(0, 0), (0, step - 1), (0, 0)]), own)
+            x = spread[(*(slice(None),) * axis, slice(0, own[axis] - step + 1))]
     return x
 
 
@@ -199,17 +151,14 @@ def _adjoint(x: Any, filters: Any, strides: Any, padding: Any, output_shape: Any
     batch, *spatial, _ = sizes(x)
     *window, _, outside = filters.shape
     rows = zip(spatial, window, strides, padding, dilations, output_shape)
-    wanted = [
-        n * s + max((k - 1) * d + 1 - s, 0) - low - high if m is None else m for n, k, s, (low, high), d, m in rows
-    ]  # an unknown size of the result is the one that follows from x
+    # an unknown size of the result is the one that follows from x
+    wanted = [n * s + max((k - 1) * d + 1 - s, 0) - low - high if m is None else m for n, k, s, (low, high), d, m in rows]
     if max(dilations) > 1:
         return _adjoint_by_zeros(x, filters, strides, padding, wanted, dilations, groups)
     if groups > 1 and outside == 1 and len(set(strides)) == 1 and len(strides) == 2:
         filters = reshaped(filters, (*window, groups, filters.shape[-2] // groups))
-        name, *explicit = _padding(padding)
-        return gen_nn_ops.depthwise_conv2d_native_backprop_input(
-            vector((batch, *wanted, groups)), filters, x, [1, *strides, 1], name, *explicit[1:]
-        )
+        shape, steps = vector((batch, *wanted, groups)), [1, *strides, 1]
+        return gen_nn_ops.depthwise_conv2d_native_backprop_input(shape, filters, x, steps, **_padding(padding))
     if groups > 1:
         parts = zip(tf.split(x, groups, -1), tf.split(filters, groups, -2))
         return tf.concat([_plain_adjoint(a, b, strides, padding, wanted) for a, b in parts], -1)
@@ -218,14 +167,14 @@ def _adjoint(x: Any, filters: Any, strides: Any, padding: Any, output_shape: Any
 
 def _plain_adjoint(x: Any, filters: Any, strides: Any, padding: Any, wanted: Any) -> Any:
     dims, steps = len(strides), [1, *strides, 1]
-    filters = _transpose(filters, (*range(dims), dims + 1, dims))
+    filters = transposed(filters, (*range(dims), dims + 1, dims))
     batch, channels = sizes(x)[0], shape_of(filters)[-2]
     if dims == 2:
         shape = vector((batch, *wanted, channels))
-        return gen_nn_ops.conv2d_backprop_input(shape, filters, x, steps, *_padding(padding))
+        return gen_nn_ops.conv2d_backprop_input(shape, filters, x, steps, **_padding(padding))
     shape = vector((batch, *(m + low + high for m, (low, high) in zip(wanted, padding)), channels))
     result = gen_nn_ops.conv3d_backprop_input_v2(shape, filters, x, steps, "VALID")
-    return _cut(result, padding, wanted) if any(n for p in padding for n in p) else result
+    return _cut(result, padding, wanted) if any(map(any, padding)) else result
 
 
 def _adjoint_by_zeros(x: Any, filters: Any, strides: Any, padding: Any, wanted: Any, dilations: Any, groups: int) -> Any:
@@ -236,10 +185,10 @@ def _adjoint_by_zeros(x: Any, filters: Any, strides: Any, padding: Any, wanted: 
     if groups > 1:  # [*window, in, out / groups] -> [*window, in / groups, out]
         split = reshaped(filters, (*window, groups, inside // groups, outside))
         order = (*range(dims), dims + 1, dims, dims + 2)
-        filters = reshaped(_transpose(split, order), (*window, inside // groups, groups * outside))
+        filters = reshaped(transposed(split, order), (*window, inside // groups, groups * outside))
     x = _with_zeros(x, strides)
     reach = [(k - 1) * d for k, d in zip(window, dilations)]
-    ends = [_at_least_zero(low + m - n) for (low, _), m, n in zip(padding, wanted, sizes(x)[1:-1])]
+    ends = [at_least_zero(low + m - n) for (low, _), m, n in zip(padding, wanted, sizes(x)[1:-1])]
     full = _correlate(x, filters, (1,) * dims, [*zip(reach, ends)], dilations, groups)
     return _cut(full, padding, wanted)
 

@@ -8,10 +8,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
 from tensorflow.python.eager import record
-from tensorflow.python.ops import gen_linalg_ops, gen_math_ops as gen
+from tensorflow.python.framework.ops import EagerTensor
+from tensorflow.python.ops import gen_array_ops, gen_linalg_ops, gen_math_ops as gen
 
+from trellis.backends.tensorflow.arrangement import adjoint, swapped_with_last
+from trellis.backends.tensorflow.complexes import real_part
 from trellis.backends.tensorflow.meta import cast
 
 
@@ -30,36 +34,54 @@ def _with_gradient(forward: Callable[[Any], Any], rule: Callable[[Any, Any, Any]
     return made[0]
 
 
+def with_rules(kernel: Callable[..., Any], *rules: Callable[..., Any]) -> Callable[..., Any]:
+    """`kernel` with the gradient `rule(g, *operands)` by each operand."""
+
+    def run(*operands: Any) -> Any:
+        if not record.could_possibly_record():
+            y = kernel(*operands)
+            if type(y) is EagerTensor:  # asked of the result, because tf.executing_eagerly() takes longer; a graph drops it
+                return y
+
+        @tf.custom_gradient
+        def recorded(*given: Any) -> Any:
+            return kernel(*given), lambda g: tuple(_fit(rule(g, *given), x) for rule, x in zip(rules, given))
+
+        return recorded(*operands)
+
+    return run
+
+
+def _fit(g: Any, x: Any) -> Any:
+    """`g` summed over the axes along which `x` was broadcast."""
+    if g.shape.is_fully_defined() and g.shape == x.shape:
+        return g
+    axes, _ = gen_array_ops.broadcast_gradient_args(tf.shape(x), tf.shape(g))
+    return tf.reshape(gen._sum(g, axes), tf.shape(x))
+
+
 def _conj(x: Any) -> Any:
     return gen.conj(x) if x.dtype.is_complex else x
 
 
-def _adjoint(x: Any) -> Any:
-    return tf.linalg.adjoint(x)
-
-
 # ---- products: TensorFlow divides by the elements, and forgets to conjugate ----------------------------------------------------
-def cumulative_prod(x: Any, axis: Any) -> Any:
+def cumulative_prod(x: Any, axis: int) -> Any:
     if not (x.dtype.is_floating or x.dtype.is_complex):
         return gen.cumprod(x, axis)
     return _with_gradient(lambda given: gen.cumprod(given, axis), lambda g, _, given: _cumulative_prod(g, given, axis), x)
 
 
-def _before(x: Any, *, reverse: bool = False) -> Any:
-    """The product of the elements before each along the last axis, or after it."""
-    one = tf.ones_like(x[..., :1])
-    if reverse:
-        return tf.reverse(cumulative_prod(tf.concat([one, tf.reverse(x, [-1])[..., :-1]], -1), tf.constant(-1)), [-1])
-    return cumulative_prod(tf.concat([one, x[..., :-1]], -1), tf.constant(-1))
+def _before(x: Any) -> Any:
+    """The product of the elements before each along the last axis."""
+    return cumulative_prod(tf.concat([tf.ones_like(x[..., :1]), x[..., :-1]], -1), -1)
 
 
-def _cumulative_prod(g: Any, x: Any, axis: Any) -> Any:
+def _cumulative_prod(g: Any, x: Any, axis: int) -> Any:
     """Of element k: the product before it, times s(k) = g(k) + x(k + 1) s(k + 1).
 
     The recurrence runs in log2(n) steps: (a, b) stands for s(k) = b(k) + a(k) s(k + 2^i). No division: exact at 0.
     """
-    order = _to_end(x, tf.get_static_value(axis))
-    x, g = _conj(tf.transpose(x, order)), tf.transpose(g, order)
+    x, g = _conj(swapped_with_last(x, axis)), swapped_with_last(g, axis)
     size = x.shape[-1]
     if size is None:
         raise NotImplementedError(
@@ -68,14 +90,7 @@ def _cumulative_prod(g: Any, x: Any, axis: Any) -> Any:
     a, b, step = _shifted(x, 1), g, 1
     while step < size:
         a, b, step = a * _shifted(a, step), b + a * _shifted(b, step), 2 * step
-    return tf.transpose(_before(x) * b, order)  # it swaps two axes, so it is its own inverse
-
-
-def _to_end(x: Any, axis: int) -> list[int]:
-    """The permutation that swaps an axis with the last."""
-    order = list(range(x.shape.rank))
-    order[axis], order[-1] = order[-1], order[axis]
-    return order
+    return swapped_with_last(_before(x) * b, axis)
 
 
 def _shifted(x: Any, step: int) -> Any:
@@ -91,51 +106,58 @@ def prod(x: Any, axes: Any, keepdims: bool) -> Any:
 
 def _prod(g: Any, x: Any, axes: Any) -> Any:
     rank = x.shape.rank
-    along = [int(a) % rank for a in tf.get_static_value(axes)]
+    along = [int(a) % rank for a in np.atleast_1d(tf.get_static_value(axes))]
     order = [a for a in range(rank) if a not in along] + along
     moved = tf.transpose(x, order)
     sizes = tf.shape(moved)
     flat = tf.reshape(moved, tf.concat([sizes[: rank - len(along)], [-1]], 0))
-    others = tf.reshape(_before(flat) * _before(flat, reverse=True), sizes)
+    after = tf.reverse(_before(tf.reverse(flat, [-1])), [-1])
+    others = tf.reshape(_before(flat) * after, sizes)
     others = tf.transpose(others, sorted(range(rank), key=order.__getitem__))
     kept = [1 if a in along else n for a, n in enumerate(tf.unstack(tf.shape(x), rank))]
     return tf.reshape(g, kept) * _conj(others)
 
 
-# ---- determinants of complex matrices: TensorFlow forgets to conjugate, and the phase ------------------------------------------
-def determinant(x: Any) -> Any:
-    if not x.dtype.is_complex:
-        return gen_linalg_ops.matrix_determinant(x)
-    return _with_gradient(gen_linalg_ops.matrix_determinant, _determinant, x)
+# ---- determinants: TensorFlow raises for a matrix without inverse, and of complex ones forgets to conjugate, and the phase -----
+def det(x: Any) -> Any:
+    return _with_gradient(gen_linalg_ops.matrix_determinant, _det, x)
 
 
-def _determinant(g: Any, y: Any, x: Any) -> Any:
-    return (g * gen.conj(y))[..., None, None] * _adjoint(tf.linalg.inv(x))
+def _det(g: Any, y: Any, x: Any) -> Any:
+    singular = gen.equal(tf.stop_gradient(y), 0)[..., None, None]
+    regular = tf.where(singular, tf.eye(tf.shape(x)[-1], dtype=x.dtype), x)
+    cofactors = _conj(y)[..., None, None] * adjoint(tf.linalg.inv(regular))
+    without_inverse = lambda: _conj(_cofactors(tf.stop_gradient(x)))  # noqa: E731
+    cofactors = tf.where(singular, tf.cond(tf.reduce_any(singular), without_inverse, lambda: tf.zeros_like(x)), cofactors)
+    return g[..., None, None] * cofactors
 
 
-def log_determinant(x: Any) -> tuple[Any, Any]:
+def _cofactors(x: Any) -> Any:
+    """The derivative of the determinant of a matrix without inverse: each singular value becomes the product of the others."""
+    values, left, right = gen_linalg_ops.svd(x, True, False)
+    others = real_part(_before(values) * tf.reverse(_before(tf.reverse(values, [-1])), [-1]))
+    phase = gen_linalg_ops.matrix_determinant(left) * _conj(gen_linalg_ops.matrix_determinant(right))
+    return phase[..., None, None] * (_conj(left) * cast(others, x.dtype)[..., None, :] @ tf.linalg.matrix_transpose(right))
+
+
+def slogdet(x: Any) -> tuple[Any, Any]:
     """Sign or phase, and the logarithm of the absolute value, which is real."""
     if not x.dtype.is_complex:
         return tuple(gen_linalg_ops.log_matrix_determinant(x))  # type: ignore[return-value]
 
     def forward(given: Any) -> tuple[Any, Any]:
         phase, logarithm = gen_linalg_ops.log_matrix_determinant(given)
-        return phase, gen.real(logarithm, Tout=given.dtype.real_dtype)
+        return phase, real_part(logarithm)
 
-    return _with_gradient(forward, _log_determinant, x)
+    return _with_gradient(forward, _slogdet, x)
 
 
-def _log_determinant(g: Any, y: Any, x: Any) -> Any:
+def _slogdet(g: Any, y: Any, x: Any) -> Any:
     turned = tf.math.imag(g[0] * gen.conj(y[0]))
-    return tf.complex(g[1], turned)[..., None, None] * _adjoint(tf.linalg.inv(x))
+    return tf.complex(g[1], turned)[..., None, None] * adjoint(tf.linalg.inv(x))
 
 
 # ---- singular vectors: TensorFlow's second derivative is wrong for complex matrices, and a full set may have none --------------
-def _gaps(values: Any) -> Any:
-    """values(j) - values(i), and 1 on the diagonal."""
-    return values[..., None, :] - values[..., :, None] + tf.eye(values.shape[-1], dtype=values.dtype)
-
-
 def _off_diagonal(x: Any) -> Any:
     return tf.linalg.set_diag(x, tf.zeros_like(x[..., 0]))
 
@@ -147,11 +169,8 @@ def singular_vectors(x: Any, full: bool) -> tuple[Any, Any, Any]:
         return u, s, v
     _, left, right = gen_linalg_ops.svd(tf.stop_gradient(x), True, True)
     rank = tf.shape(s)[-1]
-    return (
-        tf.concat([u, _orthogonal(left[..., rank:], u)], -1),
-        s,
-        tf.concat([v, _orthogonal(right[..., rank:], v)], -1),
-    )
+    u, v = (tf.concat([y, _orthogonal(rest[..., rank:], y)], -1) for y, rest in ((u, left), (v, right)))
+    return u, s, v
 
 
 def orthogonal_triangular(x: Any, full: bool) -> tuple[Any, Any]:
@@ -167,14 +186,14 @@ def orthogonal_triangular(x: Any, full: bool) -> tuple[Any, Any]:
 
 def _thin(x: Any) -> tuple[Any, Any, Any]:
     s, u, v = gen_linalg_ops.svd(x, True, False)
-    return u, gen.real(s, Tout=x.dtype.real_dtype) if x.dtype.is_complex else s, v
+    return u, real_part(s), v
 
 
 def _orthogonal(basis: Any, vectors: Any) -> Any:
     """`basis` without its parts along `vectors`, and orthonormal again: b (b^H b)^(-1/2), by the first terms of its series."""
     basis = tf.stop_gradient(basis)
-    inside = _adjoint(vectors) @ basis  # 0, but it has derivatives
-    missing = _adjoint(inside) @ inside
+    inside = adjoint(vectors) @ basis  # 0, but it has derivatives
+    missing = adjoint(inside) @ inside
     one = tf.eye(tf.shape(missing)[-1], dtype=missing.dtype)
     return (basis - vectors @ inside) @ (one + missing @ (one / 2 + missing * tf.cast(3 / 8, missing.dtype)))
 
@@ -184,22 +203,22 @@ def _singular_vectors(g: Any, y: Any, x: Any) -> Any:
     (gu, gs, gv), (u, s, v) = g, y
     scale = cast(s, x.dtype)
     row, column = scale[..., None, :], scale[..., :, None]
-    gaps = _gaps(scale * scale)
-    left, right = _adjoint(u) @ gu, _adjoint(v) @ gv
-    turned = left - _adjoint(left)
-    middle = _off_diagonal(turned) / gaps * row + column * (_off_diagonal(right - _adjoint(right)) / gaps)
+    gaps = row * row - column * column + tf.eye(s.shape[-1], dtype=x.dtype)  # 1 on the diagonal
+    left, right = adjoint(u) @ gu, adjoint(v) @ gv
+    turned = left - adjoint(left)
+    middle = _off_diagonal(turned) / gaps * row + column * (_off_diagonal(right - adjoint(right)) / gaps)
     diagonal = cast(gs, x.dtype)
     if x.dtype.is_complex:
         diagonal = diagonal + tf.linalg.diag_part(turned) / (2 * scale)
-    result = u @ (middle + tf.linalg.diag(diagonal)) @ _adjoint(v)
+    result = u @ (middle + tf.linalg.diag(diagonal)) @ adjoint(v)
     if x.shape[-2] is None or x.shape[-2] > s.shape[-1]:
-        result = result + (gu - u @ left) / row @ _adjoint(v)
+        result = result + (gu - u @ left) / row @ adjoint(v)
     if x.shape[-1] is None or x.shape[-1] > s.shape[-1]:
-        result = result + u @ _adjoint((gv - v @ right) / row)
+        result = result + u @ adjoint((gv - v @ right) / row)
     return result
 
 
 def with_hermitian_gradient(x: Any) -> Any:
     """`x` itself. Of its gradient the Hermitian part counts, as on the other backends: the kernels read one triangle only."""
-    half = (x + _adjoint(x)) / 2
+    half = (x + adjoint(x)) / 2
     return half + tf.stop_gradient(x - half)

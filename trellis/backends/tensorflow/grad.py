@@ -14,28 +14,32 @@ from typing import Any
 
 import tensorflow as tf
 
+from trellis.backends.tensorflow.meta import tensors
+
 __all__ = ["constants", "custom_gradient", "jacobian", "jvp", "stop_gradient", "value_and_grad", "vjp"]
 
 Flat = list[Any]
 _ZERO = tf.UnconnectedGradients.ZERO
 
 
-def value_and_grad(function: Callable[[Flat], tuple[Any, Any]], leaves: Flat) -> tuple[Any, Any, Flat]:
+def _recorded(function: Callable[[Flat], Any], leaves: Flat, persistent: bool) -> tuple[tf.GradientTape, Flat, Any]:
+    """The tape, the inputs that it watches, and what the function returned."""
     inputs = [tf.identity(x) for x in leaves]
-    with tf.GradientTape(watch_accessed_variables=False) as tape:
+    with tf.GradientTape(persistent, watch_accessed_variables=False) as tape:
         tape.watch(inputs)
-        value, aux = function(inputs)
-    return value, aux, _dense(tape.gradient(value, inputs, unconnected_gradients=_ZERO))
+        return tape, inputs, function(inputs)
+
+
+def value_and_grad(function: Callable[[Flat], tuple[Any, Any]], leaves: Flat) -> tuple[Any, Any, Flat]:
+    tape, inputs, (value, aux) = _recorded(function, leaves, False)
+    return value, aux, tensors(tape.gradient(value, inputs, unconnected_gradients=_ZERO))
 
 
 def vjp(
     function: Callable[[Flat], tuple[Flat, Any]], leaves: Flat, keep_graph: bool = False
 ) -> tuple[Flat, Any, Callable[[Flat], Flat]]:
-    inputs = [tf.identity(x) for x in leaves]
-    with tf.GradientTape(persistent=True, watch_accessed_variables=False) as tape:
-        tape.watch(inputs)
-        outputs, aux = function(inputs)
-    return outputs, aux, lambda cotangents: _dense(tape.gradient(outputs, inputs, cotangents, _ZERO))
+    tape, inputs, (outputs, aux) = _recorded(function, leaves, True)
+    return outputs, aux, lambda cotangents: tensors(tape.gradient(outputs, inputs, cotangents, _ZERO))
 
 
 def jvp(function: Callable[[Flat], Flat], leaves: Flat, tangents: Flat) -> tuple[Flat, Flat]:
@@ -49,47 +53,38 @@ def _pushforward(outputs: Flat, pullback: Callable[[Flat], Flat]) -> Callable[[F
 
 
 def jacobian(function: Callable[[Flat], Flat], leaves: Flat) -> list[Flat]:
-    """Backward, a row a step: TensorFlow's own vectorised tape.jacobian has no rule for many kernels."""
-    inputs = [tf.identity(x) for x in leaves]
-    with tf.GradientTape(persistent=True, watch_accessed_variables=False) as tape:
-        tape.watch(inputs)
-        outputs = function(inputs)
+    """Backward, one step per row: TensorFlow's own vectorised tape.jacobian has no rule for many kernels."""
+    tape, inputs, outputs = _recorded(function, leaves, True)
     if _size(outputs) > _size(inputs) and not any(x.dtype.is_complex for x in inputs):
-        return _by_columns(inputs, outputs, lambda cotangents: _dense(tape.gradient(outputs, inputs, cotangents, _ZERO)))
+        return _by_columns(inputs, outputs, lambda cotangents: tensors(tape.gradient(outputs, inputs, cotangents, _ZERO)))
     blocks: list[Flat] = []
     for y in outputs:
-        count = math.prod(y.shape)
-        units = tf.reshape(tf.eye(count, dtype=y.dtype), (count, *y.shape))
-        rows = [_dense(tape.gradient(y, inputs, units[k], _ZERO)) for k in range(count)]
-        blocks.append([_stacked([row[j] for row in rows], (*y.shape, *x.shape), x) for j, x in enumerate(inputs)])
+        rows = [tensors(tape.gradient(y, inputs, unit, _ZERO)) for unit in _units(y)]
+        blocks.append([_block([row[j] for row in rows], 0, y, x) for j, x in enumerate(inputs)])
     return blocks
 
 
 def _by_columns(inputs: Flat, outputs: Flat, pullback: Callable[[Flat], Flat]) -> list[Flat]:
     push = _pushforward(outputs, pullback)
-    columns: list[list[Flat]] = []  # [input][element] -> tangents of the outputs
-    for j, x in enumerate(inputs):
-        count = math.prod(x.shape)
-        units = tf.reshape(tf.eye(count, dtype=x.dtype), (count, *x.shape))
-        zeros = [tf.zeros_like(z) for z in inputs]
-        columns.append([push([*zeros[:j], units[k], *zeros[j + 1 :]]) for k in range(count)])
-    return [
-        [
-            tf.reshape(tf.stack([c[i] for c in columns[j]], -1), (*y.shape, *x.shape))
-            if columns[j]
-            else tf.zeros((*y.shape, *x.shape), y.dtype)
-            for j, x in enumerate(inputs)
-        ]
-        for i, y in enumerate(outputs)
-    ]
+    zeros = [tf.zeros_like(x) for x in inputs]
+    columns = [[push([*zeros[:j], unit, *zeros[j + 1 :]]) for unit in _units(x)] for j, x in enumerate(inputs)]
+    return [[_block([column[i] for column in columns[j]], -1, y, x) for j, x in enumerate(inputs)] for i, y in enumerate(outputs)]
 
 
-def _size(tensors: Flat) -> int:
-    return sum(math.prod(x.shape) for x in tensors)
+def _size(arrays: Flat) -> int:
+    return sum(math.prod(x.shape) for x in arrays)
 
 
-def _stacked(rows: Flat, shape: tuple[int, ...], like: Any) -> Any:
-    return tf.reshape(tf.stack(rows), shape) if rows else tf.zeros(shape, like.dtype)
+def _units(x: Any) -> Flat:
+    """For each element, an array like `x` that is 1 there and 0 elsewhere."""
+    count = math.prod(x.shape)
+    return tf.unstack(tf.reshape(tf.eye(count, dtype=x.dtype), (count, *x.shape)))
+
+
+def _block(parts: Flat, axis: int, y: Any, x: Any) -> Any:
+    """The derivatives of y by x, from rows (axis 0) or columns (axis -1)."""
+    shape = (*y.shape, *x.shape)
+    return tf.reshape(tf.stack(parts, axis), shape) if parts else tf.zeros(shape, y.dtype)
 
 
 def constants(arrays: Flat) -> Flat:
@@ -108,8 +103,3 @@ def custom_gradient(function: Callable[[Flat], Any], rule: Callable[[Flat, Any, 
         return output, lambda *g: rule(list(inputs), output, g if isinstance(output, tuple) else g[0])
 
     return run(*(tf.identity(x) for x in leaves))
-
-
-def _dense(grads: Flat) -> Flat:
-    """Gradients of lookups come as IndexedSlices."""
-    return [tf.convert_to_tensor(g) for g in grads]

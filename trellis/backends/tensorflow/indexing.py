@@ -1,7 +1,12 @@
-"""Indexing with NumPy's meaning: `x[key]`, take, gather, segments. Updates are in updates.py.
+"""Indexing with NumPy's meaning: `x[key]`, take, gather, `x[key] = value`, the updates behind `tl.at(x)[key]`, segments.
 
-Every index array becomes one axis with integer indices: a mask of k axes merges them into one and selects flat positions, a 0-d
-mask inserts an axis of size 1. What is left is a strided slice and one gather, then the broadcast axes move to NumPy's place.
+Reading: every index array becomes one axis with integer indices. A mask of k axes merges them into one and selects flat
+positions; a 0-d mask inserts an axis of size 1. A strided slice and one gather are left, then the broadcast axes move to NumPy's
+place.
+
+Writing: a tensor never changes, so each update returns a new one. A key without index arrays selects each element once: a strided
+slice assignment. A key with arrays becomes flat positions: the same key indexes a range over all elements, which shows where each
+selected element lives.
 """
 
 from __future__ import annotations
@@ -11,26 +16,40 @@ from typing import Any
 import tensorflow as tf
 from tensorflow.python.eager.record import could_possibly_record
 from tensorflow.python.framework.ops import EagerTensor
-from tensorflow.python.ops import gen_array_ops, gen_math_ops
+from tensorflow.python.ops import gen_array_ops, gen_math_ops as gen
 
-from trellis.backends.tensorflow.meta import cast, filled, is_traced, rank_of, shape_of, tensor
-from trellis.backends.tensorflow.shapes import broadcast, common_sizes, product, reshaped, same_sizes, sizes, vector
+from trellis.backends.elementwise import Kernel
+from trellis.backends.tensorflow.arrangement import (
+    batched,
+    broadcast,
+    flattened,
+    reshaped,
+    swapped_with_last,
+    transposed,
+    true_places,
+)
+from trellis.backends.tensorflow.meta import cast, dtype_of, filled, is_traced, rank_of, shape_of, tensor
+from trellis.backends.tensorflow.operands import as_dtype, choose, item_of, operand
+from trellis.backends.tensorflow.shapes import common_sizes, count_up, product, same_sizes, sizes, vector
+from trellis.core import errors
 
-__all__ = ["gather", "getitem", "segment_max", "segment_min", "segment_sum", "take", "take_along_axis"]
+__all__ = [
+    "gather", "getitem", "index_update", "segment_max", "segment_min", "segment_sum", "setitem", "take", "take_along_axis",
+]  # fmt: skip
 
 FULL = slice(None)
 _LIMIT = 2**31 - 1  # begin and end are int32; no axis is longer than that without int64 positions
-_SLICED_AXES = 8  # StridedSlice has kernels for 8 axes at most
+_SLICED_AXES = 8  # StridedSlice and TensorStridedSliceUpdate have kernels for 8 axes at most
+_COMBINE = {"add": gen.add_v2, "multiply": gen.mul, "min": gen.minimum, "max": gen.maximum}
+_SCATTER = {
+    "set": gen_array_ops.tensor_scatter_update, "add": gen_array_ops.tensor_scatter_add,
+    "min": gen_array_ops.tensor_scatter_min, "max": gen_array_ops.tensor_scatter_max,
+}  # fmt: skip
 
 
 # ---- x[key] --------------------------------------------------------------------------------------------------------------------
 def getitem(x: Any, *indices: Any, key: Any) -> Any:
-    if indices:
-        key, indices = with_numbers(x, indices, key)
-    if not indices:
-        return basic(x, key)
-    x, entries = prepare(x, indices, key)
-    return advanced(x, entries)
+    return _advanced(*_prepared(x, indices, key)) if indices else basic(x, key)
 
 
 def basic(x: Any, key: Any) -> Any:
@@ -39,9 +58,9 @@ def basic(x: Any, key: Any) -> Any:
         return tf.constant(x._numpy_internal()[tuple(key)])  # vectors for StridedSlice take three times as long to make
     if all(entry == FULL for entry in key):
         return tensor(x)
-    if sum(entry is not None for entry in key) > _SLICED_AXES:
+    if len(key) - key.count(None) > _SLICED_AXES:
         return _axis_by_axis(x, key)
-    return gen_array_ops.strided_slice(x, **bounds(key))
+    return gen_array_ops.strided_slice(x, **_bounds(key))
 
 
 def _readable(x: Any) -> bool:
@@ -49,95 +68,69 @@ def _readable(x: Any) -> bool:
     return not could_possibly_record() and tf.executing_eagerly() and x.backing_device.endswith("CPU:0")
 
 
-def with_numbers(x: Any, indices: Any, key: Any) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
-    """The key and its index tensors, but those without axes that can be looked at as ints: the same to NumPy, and no gather."""
-    made, others, axis, remaining = [], [], 0, iter(indices)
-    own = shape_of(x)
-    for entry in key:
-        if entry is None:
-            made.append(entry)
-            continue
-        width = 1
-        if type(entry) is str:
-            index = next(remaining)
-            width = rank_of(index) if index.dtype == tf.bool else 1
-            if type(index) is EagerTensor and not index._rank() and index.dtype != tf.bool and _readable(index):
-                number, size = int(index._numpy_internal()), own[axis]
-                if size is not None and -size <= number < size:
-                    entry = number if number >= 0 else number + size
-            if type(entry) is str:
-                others.append(index)
-        made.append(entry)
-        axis += width
-    return tuple(made), tuple(others)
+def _number_or_tensor(index: Any) -> Any:
+    """An int for an index tensor of no axes that can be read: it needs no gather."""
+    if type(index) is EagerTensor and not index._rank() and index.dtype != tf.bool and _readable(index):
+        return int(index._numpy_internal())
+    return index
 
 
-def bounds(key: Any) -> dict[str, Any]:
+def _bounds(key: Any) -> dict[str, Any]:
     """The parameters of StridedSlice."""
     begin, end, strides = [], [], []
     masks = dict.fromkeys(("begin_mask", "end_mask", "new_axis_mask", "shrink_axis_mask"), 0)
     for i, entry in enumerate(key):
-        first, last, step = 0, 1, 1
-        if entry is None:
-            masks["new_axis_mask"] |= 1 << i
-        elif isinstance(entry, slice):
-            first, last, step = (0 if n is None else max(-_LIMIT, min(n, _LIMIT)) for n in (entry.start, entry.stop, entry.step))
-            step = step if entry.step is not None else 1
-            masks["begin_mask"] |= (entry.start is None) << i
-            masks["end_mask"] |= (entry.stop is None) << i
+        if isinstance(entry, slice):
+            first, last, step = entry.start, entry.stop, entry.step
+            masks["begin_mask"] |= (first is None) << i
+            masks["end_mask"] |= (last is None) << i
         else:
-            first, last = entry, entry + 1
-            masks["shrink_axis_mask"] |= 1 << i
-        begin.append(first)
-        end.append(last)
-        strides.append(step)
+            first, last, step = entry or 0, (entry or 0) + 1, 1
+            masks["new_axis_mask" if entry is None else "shrink_axis_mask"] |= 1 << i
+        begin.append(max(-_LIMIT, min(first or 0, _LIMIT)))
+        end.append(max(-_LIMIT, min(last or 0, _LIMIT)))
+        strides.append(1 if step is None else max(-_LIMIT, min(step, _LIMIT)))
     return {"begin": vector(begin), "end": vector(end), "strides": vector(strides), **masks}
 
 
 def _axis_by_axis(x: Any, key: Any) -> Any:
-    """The same beyond the limit of StridedSlice: each axis in turn as the middle one of three."""
-    own, shape, axis = list(sizes(x)), [], 0
+    """The same beyond the limit of StridedSlice: a gather for each axis."""
+    axis = 0
     for entry in key:
         if entry is None:
-            shape.append(1)
-            continue
-        if entry != FULL:
-            step = entry if isinstance(entry, slice) else slice(entry, entry + 1 or None)
-            x = reshaped(x, (product(own[:axis]), own[axis], product(own[axis + 1 :])))
-            x = gen_array_ops.strided_slice(x, **bounds((FULL, step, FULL)))
-            own[axis] = sizes(x)[1]
-        if isinstance(entry, slice):
-            shape.append(own[axis])
-        axis += 1
-    return reshaped(x, shape)
+            x = gen_array_ops.expand_dims(x, axis)
+        elif entry != FULL:
+            x = gen_array_ops.gather_v2(x, count_up(sizes(x)[axis])[entry], axis)
+        axis += not isinstance(entry, int)
+    return tensor(x)
 
 
-def prepare(x: Any, indices: Any, key: Any) -> tuple[Any, list[Any]]:
+def _prepared(x: Any, indices: Any, key: Any) -> tuple[Any, list[Any]]:
     """Slices and ints applied, masks made integer: the sliced array and an entry for each thing in the key.
 
     An entry is an index tensor (it stands on one axis of the array), FULL (an axis that stays), or an int (applied already, but
     it counts where NumPy places the broadcast axes).
     """
-    slices, entries, merged = [], [], []
-    remaining = iter(indices)
+    slices, entries, widths = [], [], []
+    remaining = map(_number_or_tensor, indices)
     for entry in key:
-        if entry is None or isinstance(entry, slice):
-            slices.append(entry)
-            merged.append(1)
-            entries.append(FULL)
-        elif isinstance(entry, int):
+        entry = next(remaining) if type(entry) is str else entry
+        if isinstance(entry, int):
             slices.append(entry)
             entries.append(entry)
+        elif entry is None or isinstance(entry, slice):
+            slices.append(entry)
+            entries.append(FULL)
+            widths.append(1)
         else:
-            index = next(remaining)
-            width = rank_of(index) if index.dtype == tf.bool else 1
-            slices.extend([FULL] * width)
-            merged.append(width)
-            entries.append(_flat_positions(index) if index.dtype == tf.bool else _as_index(index))
-    return _merge(basic(x, slices), merged), entries
+            is_mask = entry.dtype == tf.bool
+            widths.append(rank_of(entry) if is_mask else 1)
+            slices.extend([FULL] * widths[-1])
+            entries.append(true_places(entry) if is_mask else _as_index(entry))
+    return _merged(basic(x, slices), widths), entries
 
 
-def _merge(x: Any, widths: list[int]) -> Any:
+def _merged(x: Any, widths: list[int]) -> Any:
     """Neighbouring axes as one: as many as `widths` says; 0 inserts an axis of size 1."""
     if all(width == 1 for width in widths):
         return x
@@ -148,210 +141,253 @@ def _merge(x: Any, widths: list[int]) -> Any:
     return reshaped(x, shape)
 
 
-def _flat_positions(mask: Any) -> Any:
-    return gen_array_ops.reshape(gen_array_ops.where(reshaped(mask, (-1,))), vector((-1,)))
-
-
 def _as_index(index: Any) -> Any:
-    """Gather takes int32 and int64."""
-    return tensor(index) if index.dtype in (tf.int32, tf.int64) else gen_math_ops.cast(index, tf.int64)
+    """Gather takes int32 and int64. No other kind of number is an index."""
+    if not index.dtype.is_integer:
+        raise TypeError(index.dtype)  # `diagnose` names it
+    return tensor(index) if index.dtype in (tf.int32, tf.int64) else gen.cast(index, tf.int64)
 
 
-def advanced(x: Any, entries: list[Any]) -> Any:
-    """Gather the axes that have an index, and put the broadcast axes where NumPy does."""
+def _advanced(x: Any, entries: list[Any]) -> Any:
+    """Gather the axes that have an index, and put the broadcast axes where NumPy does.
+
+    Ints and index tensors that stand together keep their place, others go to the front.
+    """
     arrays = [e for e in entries if e is not FULL and not isinstance(e, int)]
+    if not arrays:
+        return x
     kept = [e for e in entries if not isinstance(e, int)]
     axes = [i for i, e in enumerate(kept) if e is not FULL]
-    place = placement(entries)
+    positions = [i for i, e in enumerate(entries) if e is not FULL]
+    place = positions[0] if positions[-1] - positions[0] == len(positions) - 1 else 0
     if len(arrays) == 1:
-        found = gather_axis(x, arrays[0], axes[0])
-        return _moved(found, axes[0], place, rank_of(arrays[0]))
-    order = axes + [i for i in range(len(kept)) if i not in axes]
-    if order != list(range(len(order))):
-        x = gen_array_ops.transpose(x, vector(order))
+        return _moved(_gather_axis(x, arrays[0], axes[0]), axes[0], place, rank_of(arrays[0]))
+    x = transposed(x, axes + [i for i in range(len(kept)) if i not in axes])
     shape = common_sizes("x[key]", *(sizes(a) for a in arrays))
     return _moved(_gather_points(x, arrays, shape), 0, place, len(shape))
 
 
-def placement(entries: list[Any]) -> int:
-    """How many axes of the result come before the broadcast ones: ints and arrays that stand together keep their place."""
-    positions = [i for i, e in enumerate(entries) if e is not FULL]
-    together = positions[-1] - positions[0] == len(positions) - 1
-    return positions[0] if together else 0
-
-
 def _moved(x: Any, source: int, destination: int, count: int) -> Any:
     """`count` axes that start at `source` moved to start at `destination`."""
-    if source == destination or count == 0:
-        return x
-    ndim = rank_of(x)
     moved = list(range(source, source + count))
-    order = [i for i in range(ndim) if i not in moved]
+    order = [i for i in range(rank_of(x)) if i not in moved]
     order[destination:destination] = moved
-    return gen_array_ops.transpose(x, vector(order))
+    return transposed(x, order)
 
 
 # ---- gathering with negative indices and IndexError ----------------------------------------------------------------------------
-def counted_from_front(index: Any, size: Any) -> Any:
-    size = gen_math_ops.cast(size, index.dtype) if not isinstance(size, int) else filled(size, index.dtype)
-    return gen_math_ops.select_v2(gen_math_ops.less(index, filled(0, index.dtype)), gen_math_ops.add_v2(index, size), index)
+def _counted_from_front(index: Any, size: Any) -> Any:
+    return choose(gen.less(index, 0), gen.add_v2(index, _like_index(size, index)), index)
 
 
-def gather_axis(x: Any, index: Any, axis: int, batch_dims: int = 0) -> Any:
+def _like_index(size: Any, index: Any) -> Any:
+    return size if isinstance(size, int) else gen.cast(size, index.dtype)
+
+
+def _gather_axis(x: Any, index: Any, axis: int, batch_dims: int = 0) -> Any:
     """Gather along one axis. On the CPU the eager kernel refuses a negative index, so looking for one first would be a waste."""
     if type(index) is EagerTensor and x.device.endswith("CPU:0"):
         try:
             return gen_array_ops.gather_v2(x, index, axis, batch_dims)
         except tf.errors.InvalidArgumentError:
             pass
-    try:
-        return gen_array_ops.gather_v2(x, counted_from_front(index, sizes(x)[axis]), axis, batch_dims)
-    except tf.errors.InvalidArgumentError as error:
-        raise out_of_range(index, shape_of(x)[axis], axis) from error
-
-
-def out_of_range(index: Any, size: Any, axis: int) -> IndexError:
-    worst = [n for n in index.numpy().ravel().tolist() if not -size <= n < size] if not is_traced(index) else []
-    if not worst:
-        return IndexError("x[key]: an index array does not fit the array")
-    return IndexError(f"x[key]: index {worst[0]} is out of range for axis {axis} with size {size}")
+    return gen_array_ops.gather_v2(x, _counted_from_front(index, sizes(x)[axis]), axis, batch_dims)
 
 
 def _gather_points(x: Any, arrays: list[Any], shape: Any) -> Any:
     """x[arrays[0], arrays[1], ...] for the first axes of `x`, the arrays broadcast to `shape`."""
-    points = point_indices(x, arrays, shape)
-    own = shape_of(x)
-    rows = own[len(arrays) :]
-    if 0 in rows or None in rows or len(arrays) > 7:  # GatherNd refuses rows without elements, and more than 7 axes
-        check_points(points, own)
-        flat = reshaped(x, (product(sizes(x)[: len(arrays)]), *sizes(x)[len(arrays) :]))
-        return gen_array_ops.gather_v2(flat, flat_points(points, sizes(x)), 0)
-    try:
+    own, depth = sizes(x), len(arrays)
+    if any(a.dtype == tf.int64 for a in arrays):
+        arrays = [cast(a, tf.int64) for a in arrays]
+    points = [broadcast(_counted_from_front(a, n), shape) for a, n in zip(arrays, own)]
+    rows = shape_of(x)[depth:]
+    if 0 not in rows and None not in rows and depth <= 7:
+        if len(shape) == 0:  # one point; the gradient of GatherNd fails for an element without axes
+            return gen_array_ops.squeeze(gen_array_ops.gather_nd(x, [points]), [0])
         return gen_array_ops.gather_nd(x, gen_array_ops.pack(points, -1))
-    except tf.errors.InvalidArgumentError as error:
-        check_points(points, own)
-        raise IndexError("x[key]: an index array does not fit the array") from error
-
-
-def point_indices(x: Any, arrays: list[Any], shape: Any) -> list[Any]:
-    """The index arrays broadcast together, counted from the front, in one dtype."""
-    own = sizes(x)
-    wide = any(a.dtype == tf.int64 for a in arrays)
-    arrays = [cast(a, tf.int64) for a in arrays] if wide else arrays
-    return [broadcast(counted_from_front(a, n), shape) for a, n in zip(arrays, own)]
-
-
-def check_points(points: list[Any], own: Any) -> None:
-    """IndexError for the first index that is outside, if they are concrete."""
-    for axis, (index, size) in enumerate(zip(points, own)):
-        if not is_traced(index) and size is not None:
-            values = index.numpy()
-            if values.size and not 0 <= values.min() <= values.max() < size:
-                bad = values[(values < 0) | (values >= size)].flat[0]
-                raise IndexError(f"x[key]: index {bad} is out of range for axis {axis} with size {size}")
-
-
-def flat_points(points: list[Any], own: Any) -> Any:
+    # GatherNd refuses rows without elements, and more than 7 axes: one Gather of flat positions
+    _check_points(points, shape_of(x))
     flat = points[0]
     for index, size in zip(points[1:], own[1:]):
-        size = filled(size, flat.dtype) if isinstance(size, int) else gen_math_ops.cast(size, flat.dtype)
-        flat = gen_math_ops.add_v2(gen_math_ops.mul(flat, size), index)
-    return flat
+        flat = gen.add_v2(gen.mul(flat, _like_index(size, flat)), index)
+    return gen_array_ops.gather_v2(reshaped(x, (product(own[:depth]), *own[depth:])), flat, 0)
+
+
+def _check_points(points: list[Any], own: Any) -> None:
+    """IndexError for the first index that is outside, if they are concrete: their sum may be inside."""
+    for axis, (index, size) in enumerate(zip(points, own)):
+        if not is_traced(index) and size is not None:
+            wrong = errors.first_out_of_range("x[key]", index.numpy(), axis, size)
+            if wrong is not None:
+                raise wrong
 
 
 # ---- take and gather -----------------------------------------------------------------------------------------------------------
-def take(x: Any, indices: Any, *, axis: Any) -> Any:
+def take(x: Any, indices: Any, *, axis: int | None) -> Any:
+    if axis is None and rank_of(x) != 1:
+        raise errors.axis_needed("take", shape_of(x))
+    return _gather_axis(x, _as_index(indices), range(rank_of(x))[axis or 0])
+
+
+def take_along_axis(x: Any, indices: Any, *, axis: int) -> Any:
     ndim = rank_of(x)
-    if axis is None:
-        if ndim != 1:
-            raise ValueError(f"take: axis must be given for an array of {ndim} dimensions")
-        axis = 0
-    axis = range(ndim)[axis]
-    return gather_axis(x, _as_index(indices), axis)
+    if rank_of(indices) != ndim:
+        raise errors.ranks_differ("take_along_axis", (sizes(x), sizes(indices)))
+    x, indices = swapped_with_last(x, axis), swapped_with_last(_as_index(indices), axis)
+    batch = common_sizes("take_along_axis", sizes(x)[:-1], sizes(indices)[:-1])
+    found = _gather_axis(batched(x, batch, 1), batched(indices, batch, 1), ndim - 1, ndim - 1)
+    return swapped_with_last(found, axis)
 
 
-def take_along_axis(x: Any, indices: Any, *, axis: Any) -> Any:
-    ndim = rank_of(x)
-    axis = range(ndim)[axis]
-    indices = _as_index(indices)
-    own, wanted = sizes(x), sizes(indices)
-    if len(wanted) != ndim:
-        raise ValueError(f"take_along_axis: x has {ndim} dimensions, indices {len(wanted)}; they must have as many")
-    others = common_sizes("take_along_axis", own[:axis] + own[axis + 1 :], wanted[:axis] + wanted[axis + 1 :])
-    last = [*range(axis), *range(axis + 1, ndim), axis]
-    if axis != ndim - 1:
-        x, indices = gen_array_ops.transpose(x, vector(last)), gen_array_ops.transpose(indices, vector(last))
-    x, indices = _with_batch(x, others), _with_batch(indices, others)
-    found = gather_axis(x, indices, ndim - 1, ndim - 1)
-    return found if axis == ndim - 1 else _moved(found, ndim - 1, axis, 1)
-
-
-def _with_batch(x: Any, batch: Any) -> Any:
-    own = sizes(x)
-    if same_sizes(own[:-1], batch):
-        return x
-    return broadcast(x, (*batch, own[-1]))
-
-
-def gather(x: Any, indices: Any, *, batch_dims: Any) -> Any:
-    own, wanted = sizes(x), sizes(indices)
-    depth = wanted[-1]
-    batch, x_batch = wanted[:batch_dims], own[:batch_dims]
-    columns = gen_array_ops.unpack(_as_index(indices), depth, -1)
+def gather(x: Any, indices: Any, *, batch_dims: int) -> Any:
+    own, (*lead, depth) = sizes(x), sizes(indices)
     if depth == 0:
-        spread = reshaped(x, (*x_batch, *(1,) * (len(wanted) - batch_dims - 1), *own[batch_dims:]))
-        return broadcast(spread, (*wanted[:-1], *own[batch_dims:]))
-    rows = []
-    for axis, size in enumerate(batch):
-        shape = [1] * (len(wanted) - 1)
-        shape[axis] = size
-        rows.append(reshaped(gen_math_ops._range(0, size, 1), shape))
-    return advanced(tensor(x), [*rows, *columns, *[FULL] * (len(own) - batch_dims - depth)])
+        spread = reshaped(x, (*own[:batch_dims], *(1,) * (len(lead) - batch_dims), *own[batch_dims:]))
+        return broadcast(spread, (*lead, *own[batch_dims:]))
+    rows = [reshaped(count_up(lead[b]), [n if a == b else 1 for a, n in enumerate(lead)]) for b in range(batch_dims)]
+    columns = gen_array_ops.unpack(_as_index(indices), depth, -1)
+    return _advanced(tensor(x), [*rows, *columns, *[FULL] * (len(own) - batch_dims - depth)])
+
+
+# ---- writing -------------------------------------------------------------------------------------------------------------------
+def setitem(x: Any, value: Any, *indices: Any, key: Any) -> Any:
+    changed = _updated("x[key] = value", x, value, indices, key, "set")
+    if isinstance(x, tf.Variable):
+        x.assign(changed)
+        return x
+    return changed
+
+
+def index_update(x: Any, value: Any, *indices: Any, key: Any, mode: str) -> Any:
+    return _updated(f"at(x)[key].{mode}", x, value, indices, key, mode)
+
+
+def _updated(op: str, x: Any, value: Any, indices: Any, key: Any, mode: str) -> Any:
+    errors.check_assignable(op, item_of(value), dtype_of(x))
+    x, value = tensor(x), as_dtype(operand(value), x.dtype)
+    if not indices:
+        return _update_slice(x, value, key, mode)
+    if mode == "set" and rank_of(value) == 0 and len(key) == 1 and indices[0].dtype == tf.bool and rank_of(x) > 0:
+        mask = indices[0]  # x[mask] = number, the common case
+        return choose(reshaped(mask, sizes(mask) + (1,) * (rank_of(x) - rank_of(mask))), value, x)
+    selected = getitem(_positions(x), *indices, key=key)
+    value = _fitted(value, sizes(selected))
+    if 0 in shape_of(x):
+        return x
+    if mode == "set" and any(index.dtype != tf.bool for index in indices):
+        mode = "set once"
+    return _update_places(x, selected, value, mode)
+
+
+def _fitted(value: Any, shape: Any) -> Any:
+    """The value with the shape of what was selected; as in NumPy, extra axes of size 1 in front are dropped."""
+    own = sizes(value)
+    extra = len(own) - len(shape)
+    if extra > 0 and all(isinstance(n, int) and n == 1 for n in own[:extra]):
+        own = own[extra:]
+        value = reshaped(value, own)
+    if same_sizes(own, shape):
+        return value
+    try:
+        return broadcast(value, shape)
+    except (tf.errors.InvalidArgumentError, ValueError) as error:
+        raise errors.value_does_not_broadcast("x[key]", own, shape) from error
+
+
+def _update_slice(x: Any, value: Any, key: Any, mode: str) -> Any:
+    selected = basic(x, key)
+    value = _fitted(value, sizes(selected))
+    if mode != "set":
+        value = _COMBINE[mode](selected, value)
+    if rank_of(x) > _SLICED_AXES:
+        return _update_places(x, basic(_positions(x), key), value, "set")
+    if None in key:  # TensorStridedSliceUpdate does not know new axes
+        key = tuple(entry for entry in key if entry is not None)
+        value = reshaped(value, sizes(basic(x, key)))
+    if all(entry == FULL for entry in key):
+        return value
+    where = _bounds(key)
+    del where["new_axis_mask"]
+    return gen_array_ops.tensor_strided_slice_update(x, value=value, **where)
+
+
+def _positions(x: Any) -> Any:
+    """The flat position of each element."""
+    own = sizes(x)
+    return reshaped(count_up(product(own)), own)
+
+
+def _update_places(x: Any, places: Any, value: Any, mode: str) -> Any:
+    """`x` changed at flat positions. With the mode "set" each occurs once."""
+    flat, places, value = flattened(x), flattened(places), flattened(value)
+    if mode == "set once":
+        changed = _set_once(flat, places, value)
+    elif mode == "multiply":
+        changed = _multiplied(flat, places, value)
+    else:
+        changed = _SCATTER[mode](flat, gen_array_ops.expand_dims(places, 1), value)
+        if mode in ("min", "max") and flat.dtype.is_floating:  # these kernels drop NaN
+            struck = gen.logical_or(gen.is_nan(flat), _any_in_segment(gen.is_nan(value), places, sizes(flat)[0]))
+            changed = choose(struck, float("nan"), changed)
+    return reshaped(changed, sizes(x))
+
+
+def _set_once(flat: Any, places: Any, value: Any) -> Any:
+    """Where a place occurs twice one value stays, and the gradient must go to that one: TensorScatterUpdate gives it to both."""
+    count, added = sizes(flat)[0], sizes(value)[0]
+    source = gen_array_ops.concat_v2((flat, value), 0)
+    chosen = gen._range(count, count + added, 1)
+    chosen = gen_array_ops.tensor_scatter_update(count_up(count), gen_array_ops.expand_dims(places, 1), chosen)
+    return gen_array_ops.gather_v2(source, chosen, 0)
+
+
+def _multiplied(flat: Any, places: Any, value: Any) -> Any:
+    """There is no scatter that multiplies: the elements and their factors are multiplied as segments, in order."""
+    count = sizes(flat)[0]
+    ids = gen_array_ops.concat_v2((count_up(count), places), 0)
+    changed = gen.unsorted_segment_prod(gen_array_ops.concat_v2((flat, value), 0), ids, count)
+    if not flat.dtype.is_complex:
+        return changed
+    touched = _any_in_segment(gen.equal(places, places), places, count)
+    return choose(touched, changed, flat)  # one times a complex infinity is NaN
 
 
 # ---- segments ------------------------------------------------------------------------------------------------------------------
-def _segments(x: Any, ids: Any, count: Any) -> tuple[Any, Any, Any]:
+def _segments(op: str, x: Any, ids: Any, count: Any) -> tuple[Any, Any, Any]:
     """Operands of the kernels, which drop negative ids without a word."""
+    errors.check_segments(op, dtype_of(ids), shape_of(ids), shape_of(x))
     x, ids = tensor(x), _as_index(ids)
-    if rank_of(ids) != 1 or (None not in (rows := (*shape_of(x)[:1], *shape_of(ids))) and len(set(rows)) != 1):
-        raise ValueError(f"segments: ids of shape {shape_of(ids)} do not fit the first axis of x, shape {shape_of(x)}")
     if count is None:
-        count = gen_math_ops._max(gen_array_ops.concat_v2((ids, cast(vector((-1,)), ids.dtype)), 0), 0) + 1
+        count = gen.add_v2(gen.maximum(gen._max(ids, 0), -1), 1)
     if not is_traced(ids) and (isinstance(count, int) or not is_traced(count)):
-        values = ids.numpy()
-        if values.size and not 0 <= values.min() <= values.max() < count:
-            raise IndexError(f"segments: the ids {values.min()} to {values.max()} must lie between 0 and num_segments={count}")
+        errors.check_segment_ids(op, ids.numpy(), int(count))
     return x, ids, count
 
 
 def segment_sum(x: Any, ids: Any, *, num_segments: Any) -> Any:
-    return gen_math_ops.unsorted_segment_sum(*_segments(x, ids, num_segments))
+    return gen.unsorted_segment_sum(*_segments("segment_sum", x, ids, num_segments))
 
 
 def segment_max(x: Any, ids: Any, *, num_segments: Any) -> Any:
-    return _extreme(gen_math_ops.unsorted_segment_max, *_segments(x, ids, num_segments), float("-inf"))
+    return _extreme(gen.unsorted_segment_max, *_segments("segment_max", x, ids, num_segments), float("-inf"))
 
 
 def segment_min(x: Any, ids: Any, *, num_segments: Any) -> Any:
-    return _extreme(gen_math_ops.unsorted_segment_min, *_segments(x, ids, num_segments), float("inf"))
+    return _extreme(gen.unsorted_segment_min, *_segments("segment_min", x, ids, num_segments), float("inf"))
 
 
-def _extreme(kernel: Any, x: Any, ids: Any, count: Any, start: float) -> Any:
+def _extreme(kernel: Kernel, x: Any, ids: Any, count: Any, start: float) -> Any:
     """The kernels start at the largest finite number, which beats infinity, and may drop NaN: for floats both are put right."""
     if x.dtype == tf.bool:
-        found = _extreme(kernel, cast(x, tf.int32), ids, count, start)
-        return gen_math_ops.greater(found, filled(0, tf.int32))
+        return gen.greater(_extreme(kernel, cast(x, tf.int32), ids, count, start), 0)
     found = kernel(x, ids, count)
     if not x.dtype.is_floating:
         return found
-    finite = gen_math_ops.cast(x.dtype.max if start > 0 else x.dtype.min, x.dtype)
-    nan, infinite = filled(float("nan"), x.dtype), filled(start, x.dtype)
-    has_finite = _any_in_segment(gen_math_ops.equal(x, finite), ids, count)
-    never_reached = gen_math_ops.logical_and(gen_math_ops.equal(found, finite), gen_math_ops.logical_not(has_finite))
-    found = gen_math_ops.select_v2(never_reached, infinite, found)
-    return gen_math_ops.select_v2(_any_in_segment(gen_math_ops.is_nan(x), ids, count), nan, found)
+    finite = filled(x.dtype.max if start > 0 else x.dtype.min, x.dtype)
+    has_finite = _any_in_segment(gen.equal(x, finite), ids, count)
+    never_reached = gen.logical_and(gen.equal(found, finite), gen.logical_not(has_finite))
+    return choose(_any_in_segment(gen.is_nan(x), ids, count), float("nan"), choose(never_reached, start, found))
 
 
 def _any_in_segment(flags: Any, ids: Any, count: Any) -> Any:
-    hits = gen_math_ops.unsorted_segment_sum(gen_math_ops.cast(flags, tf.int32), ids, count)
-    return gen_math_ops.greater(hits, filled(0, tf.int32))
+    return gen.greater(gen.unsorted_segment_sum(gen.cast(flags, tf.int32), ids, count), 0)

@@ -1,200 +1,225 @@
-"""Solvers and factorisations. Integers compute in float32; half precision computes in float32 and is cast back."""
+"""Linear algebra. Solvers and factorisations compute integers in float32, and half precision too, which is cast back."""
 
 from __future__ import annotations
 
+import functools
 import math
 from typing import Any
 
 import tensorflow as tf
-from numpy.linalg import LinAlgError
+from tensorflow.python.framework.ops import EagerTensor
 from tensorflow.python.ops import gen_array_ops, gen_linalg_ops, gen_math_ops
 
-from trellis import dtypes
+from trellis.backends.elementwise import Kernel
 from trellis.backends.tensorflow import derivatives
-from trellis.backends.tensorflow.meta import cast, dtype_of, filled, is_traced, native_dtype, rank_of
-from trellis.backends.tensorflow.products import matrix_transpose
-from trellis.backends.tensorflow.shapes import broadcast, common_sizes, same_sizes, sizes, unify
-from trellis.dtypes import DType
+from trellis.backends.tensorflow.arrangement import adjoint, batched, last_two_swapped, reshaped
+from trellis.backends.tensorflow.complexes import real_part
+from trellis.backends.tensorflow.derivatives import det, slogdet
+from trellis.backends.tensorflow.meta import NATIVE, cast, dtype_of, is_traced, rank_of, shape_of
+from trellis.backends.tensorflow.operands import HALF, choose, same_dtype
+from trellis.backends.tensorflow.shapes import at_least_zero, common_sizes, product, sizes, vector
+from trellis.core import dtypes, errors
+from trellis.core.dispatch import diagnose
 
 __all__ = [
-    "cholesky", "det", "eig", "eigh", "eigvals", "eigvalsh", "inv", "qr", "slogdet", "solve", "solve_triangular", "svd",
-    "svdvals",
+    "cholesky", "det", "diagonal", "eig", "eigh", "eigvals", "eigvalsh", "einsum", "inv", "matmul", "matrix_transpose", "qr",
+    "slogdet", "solve", "solve_triangular", "svd", "svdvals",
 ]  # fmt: skip
 
-
-def _in_and_out(op: str, *arrays: Any) -> tuple[list[Any], DType]:
-    """The arrays in the dtype to compute in, and the dtype of the result."""
-    arrays = tuple(unify(op, arrays, "iufc"))
-    dtype = dtype_of(arrays[0])
-    if dtype.kind in "iu":
-        dtype = dtypes.float32
-    compute = native_dtype(dtypes.float32 if dtype.kind == "f" and dtype.bits == 16 else dtype)
-    return [cast(x, compute) for x in arrays], dtype
+_DIRECT = frozenset((tf.float32, tf.float64, tf.float16, tf.bfloat16, tf.complex64, tf.complex128, tf.int32, tf.int64))
 
 
-def _out(x: Any, dtype: DType) -> Any:
-    return cast(x, native_dtype(dtype))
+# ---- products ------------------------------------------------------------------------------------------------------------------
+def matmul(x1: Any, x2: Any) -> Any:
+    try:
+        if type(x1) is EagerTensor and type(x2) is EagerTensor and x1.dtype in _DIRECT:
+            try:
+                return gen_math_ops.batch_mat_mul_v2(x1, x2)
+            except tf.errors.InvalidArgumentError:  # two dtypes, a vector, or a mistake
+                pass
+        return _any_matmul(x1, x2)
+    except Exception as error:
+        diagnose("matmul", (x1, x2), {}, error)
+        raise
 
 
-def _adjoint(x: Any) -> Any:
-    x = matrix_transpose(x)
-    return gen_math_ops.conj(x) if x.dtype.is_complex else x
+def _any_matmul(x1: Any, x2: Any) -> Any:
+    x1, x2 = same_dtype("matmul", (x1, x2), numeric=True)
+    first, second = rank_of(x1), rank_of(x2)
+    if first == 0 or second == 0:
+        raise ValueError((first, second))  # `diagnose` names it
+    a, b = _summable(x1), _summable(x2)
+    if first == 1:
+        a = gen_array_ops.expand_dims(a, 0)
+    if second == 1:
+        b = gen_array_ops.expand_dims(b, 1)
+    result = cast(gen_math_ops.batch_mat_mul_v2(a, b), x1.dtype)
+    dropped = [axis for axis, vector_given in ((-2, first == 1), (-1, second == 1)) if vector_given]
+    return gen_array_ops.squeeze(result, dropped) if dropped else result
 
 
-def _matrices(op: str, x: Any, square: bool = True) -> None:
-    """The kernels refuse a vector in words of their own, and read beyond it in a graph."""
-    ndim = rank_of(x)
-    if ndim < 2:
-        raise ValueError(f"{op}: expected a matrix or a batch of matrices, got {ndim} dimensions")
-    rows, columns = x.shape[-2], x.shape[-1]
-    if square and None not in (rows, columns) and rows != columns:
-        raise ValueError(f"{op}: the last two axes must be equal, got {rows} and {columns}")
+def _summable(x: Any) -> Any:
+    """Integers as int32 or int64: products of them have no other kernels, and overflow wraps alike."""
+    if not x.dtype.is_integer:
+        return x
+    return cast(x, tf.int64 if x.dtype in (tf.int64, tf.uint64, tf.uint32) else tf.int32)
 
 
-def det(x: Any) -> Any:
-    _matrices("det", x)
-    (x,), dtype = _in_and_out("det", x)
-    return _out(derivatives.determinant(x), dtype)
+def matrix_transpose(x: Any) -> Any:
+    if rank_of(x) < 2:
+        raise errors.not_a_matrix("matrix_transpose", shape_of(x))
+    return last_two_swapped(x)
 
 
-def slogdet(x: Any) -> Any:
-    _matrices("slogdet", x)
-    (x,), dtype = _in_and_out("slogdet", x)
-    sign, logarithm = derivatives.log_determinant(x)
-    return _out(sign, dtype), _out(logarithm, dtypes.real_of(dtype))
+def diagonal(x: Any, *, offset: Any) -> Any:
+    """Every (columns + 1)-th element of the flattened matrix: MatrixDiagPart refuses offsets outside the matrix."""
+    if rank_of(x) < 2:
+        raise errors.not_a_matrix("diagonal", shape_of(x))
+    *batch, rows, columns = sizes(x)
+    down, right = max(-offset, 0), max(offset, 0)
+    known = isinstance(rows, int) and isinstance(columns, int)
+    count = at_least_zero((min if known else tf.minimum)(rows - down, columns - right))
+    begin, step = down * columns + right, columns + 1
+    limits = vector((0, begin)), vector((0, begin + count * step)), vector((1, step))
+    flat = reshaped(x, (product(batch), rows * columns))
+    found = gen_array_ops.strided_slice(flat, *limits, begin_mask=1, end_mask=1)
+    return reshaped(found if known else found[:, :count], (*batch, count))
+
+
+# ---- einsum --------------------------------------------------------------------------------------------------------------------
+def einsum(*arrays: Any, equation: Any) -> Any:
+    given = same_dtype("einsum", arrays, numeric=True)
+    equation = _explicit_equation(equation, [rank_of(x) for x in given])
+    operands = [_summable(x) for x in given]
+    # of more than two, tf.einsum finds an order of pairwise products
+    result = gen_linalg_ops.einsum(operands, equation) if len(operands) <= 2 else tf.einsum(equation, *operands)
+    return cast(result, given[0].dtype)
+
+
+def _explicit_equation(equation: str, ranks: list[int]) -> str:
+    """The equation with its output written out. ValueError if it does not fit the arrays."""
+    equation = equation.replace(" ", "")
+    left, arrow, right = equation.partition("->")
+    letters = left.replace(",", "").replace("...", "")
+    lengths = [(len(term.replace("...", "")), "..." in term) for term in left.split(",")]
+    fits = len(lengths) == len(ranks) and all(n <= rank if dots else n == rank for (n, dots), rank in zip(lengths, ranks))
+    if not fits or not (letters.isalpha() or letters == ""):
+        raise ValueError(f"einsum: the equation {equation!r} does not fit arrays of {ranks} dimensions")
+    if not arrow:
+        right = ("..." if "..." in left else "") + "".join(sorted(c for c in set(letters) if letters.count(c) == 1))
+    output = right.replace("...", "")
+    if len(set(output)) < len(output) or not set(output) <= set(letters):
+        raise ValueError(f"einsum: the output of {equation!r} must name letters of the arrays, each once")
+    return f"{left}->{right}"
+
+
+# ---- solvers and factorisations ------------------------------------------------------------------------------------------------
+_ANY_SHAPE = ("qr", "svd", "svdvals")
+
+
+def _of_matrices(op: str, function: Kernel) -> Kernel:
+    """An op from `function` of float32 or wider. Integers become float32. 16-bit floats are computed in float32 and rounded."""
+
+    @functools.wraps(function)
+    def run(*arrays: Any, **params: Any) -> Any:
+        _check_matrices(op, arrays[0])
+        given = same_dtype(op, arrays, numeric=True)
+        wide = tf.float32 if given[0].dtype.is_integer or given[0].dtype in HALF else given[0].dtype
+        try:
+            found = function(*(cast(x, wide) for x in given), **params)
+        except tf.errors.InvalidArgumentError as error:
+            if op in ("eig", "eigvals") or "invertible" in str(error):
+                raise errors.decomposition_failed(op) from error
+            raise
+        if given[0].dtype in HALF:
+            return tf.nest.map_structure(lambda y: cast(y, given[0].dtype) if y.dtype is wide else y, found)
+        return found
+
+    return run
+
+
+def _check_matrices(op: str, x: Any) -> None:
+    """The kernels read beyond a vector in a graph, and some take matrices that are not square."""
+    own = shape_of(x)
+    if len(own) < 2:
+        raise errors.not_a_matrix(op, own)
+    if op not in _ANY_SHAPE and None not in own[-2:] and own[-2] != own[-1]:
+        raise errors.not_square(op, own)
 
 
 def inv(x: Any) -> Any:
-    _matrices("inv", x)
-    (x,), dtype = _in_and_out("inv", x)
-    try:
-        return _out(gen_linalg_ops.matrix_inverse(x), dtype)
-    except tf.errors.InvalidArgumentError as error:
-        raise _singular("inv", error) from error
+    return gen_linalg_ops.matrix_inverse(x)
 
 
-def _singular(op: str, error: Exception) -> Exception:
-    return LinAlgError(f"{op}: a matrix is singular") if "invertible" in str(error) else error
-
-
-def _with_batch(x: Any, batch: Any) -> Any:
-    own = sizes(x)
-    return x if same_sizes(own[:-2], batch) else broadcast(x, (*batch, *own[-2:]))
-
-
-def _system(op: str, x1: Any, x2: Any) -> tuple[Any, Any, bool, DType]:
-    """Matrix and right side with the same batch axes; a 1-d right side is one column."""
-    _matrices(op, x1)
-    (x1, x2), dtype = _in_and_out(op, x1, x2)
-    is_vector = rank_of(x2) == 1
-    if is_vector:
-        x2 = gen_array_ops.expand_dims(x2, 1)
-    batch = common_sizes(op, sizes(x1)[:-2], sizes(x2)[:-2])
-    return _with_batch(x1, batch), _with_batch(x2, batch), is_vector, dtype
+def _solved(op: str, kernel: Kernel, x1: Any, x2: Any, *options: bool) -> Any:
+    """`kernel` on a matrix and a right side with the same batch axes; a 1-d right side is one column."""
+    columns = gen_array_ops.expand_dims(x2, 1) if rank_of(x2) == 1 else x2
+    batch = common_sizes(op, sizes(x1)[:-2], sizes(columns)[:-2])
+    found = kernel(batched(x1, batch, 2), batched(columns, batch, 2), *options)
+    return gen_array_ops.squeeze(found, (-1,)) if rank_of(x2) == 1 else found
 
 
 def solve(x1: Any, x2: Any) -> Any:
-    x1, x2, is_vector, dtype = _system("solve", x1, x2)
-    try:
-        found = gen_linalg_ops.matrix_solve(x1, x2)
-    except tf.errors.InvalidArgumentError as error:
-        raise _singular("solve", error) from error
-    return _out(gen_array_ops.squeeze(found, (-1,)) if is_vector else found, dtype)
+    return _solved("solve", gen_linalg_ops.matrix_solve, x1, x2)
 
 
-def solve_triangular(x1: Any, x2: Any, *, lower: Any, trans: Any, unit_diagonal: Any) -> Any:
-    x1, x2, is_vector, dtype = _system("solve_triangular", x1, x2)
+def solve_triangular(x1: Any, x2: Any, *, lower: bool, trans: str, unit_diagonal: bool) -> Any:
     if unit_diagonal:
-        own = sizes(x1)
-        ones = broadcast(filled(1, x1.dtype), own[:-1])
-        x1 = gen_array_ops.matrix_set_diag_v3(x1, ones, 0)
+        x1 = gen_array_ops.matrix_set_diag_v3(x1, gen_array_ops.ones_like(gen_array_ops.matrix_diag_part(x1)), 0)
     if trans == "T" and x1.dtype.is_complex:
         x1 = gen_math_ops.conj(x1)
-    try:
-        found = gen_linalg_ops.matrix_triangular_solve(x1, x2, lower, trans != "N")
-    except tf.errors.InvalidArgumentError as error:
-        raise _singular("solve_triangular", error) from error
-    return _out(gen_array_ops.squeeze(found, (-1,)) if is_vector else found, dtype)
+    return _solved("solve_triangular", gen_linalg_ops.matrix_triangular_solve, x1, x2, lower, trans != "N")
 
 
-def cholesky(x: Any, *, upper: Any) -> Any:
-    _matrices("cholesky", x)
-    (x,), dtype = _in_and_out("cholesky", x)
-    factor = gen_linalg_ops.cholesky(_adjoint(x) if upper else x)
+def cholesky(x: Any, *, upper: bool) -> Any:
+    factor = gen_linalg_ops.cholesky(adjoint(x) if upper else x)
     if not is_traced(factor):
-        diagonal = gen_array_ops.matrix_diag_part(factor)
-        diagonal = gen_math_ops.real(diagonal, Tout=x.dtype.real_dtype) if x.dtype.is_complex else diagonal
-        # what is not positive definite comes back as NaN, or as zeros if it is complex
-        if not tf.reduce_all(gen_math_ops.greater(diagonal, filled(0, diagonal.dtype))).numpy():
-            raise LinAlgError("cholesky: a matrix is not positive definite")
-    return _out(_adjoint(factor) if upper else factor, dtype)
+        pivots = real_part(gen_array_ops.matrix_diag_part(factor))
+        # the factor of a matrix that is not positive definite holds NaN, or zeros if it is complex
+        if not tf.reduce_all(gen_math_ops.greater(pivots, 0)).numpy():
+            raise errors.decomposition_failed("cholesky")
+    return adjoint(factor) if upper else factor
 
 
-def qr(x: Any, *, mode: Any) -> Any:
-    _matrices("qr", x, square=False)
-    (x,), dtype = _in_and_out("qr", x)
+def qr(x: Any, *, mode: str) -> tuple[Any, Any]:
     scale = _column_scale(x)
     q, r = derivatives.orthogonal_triangular(gen_math_ops.real_div(x, scale), mode == "complete")
-    return _out(q, dtype), _out(gen_math_ops.mul(r, scale), dtype)
+    return q, gen_math_ops.mul(r, scale)
 
 
 def _column_scale(x: Any) -> Any:
     """Powers of two about as large as the columns: the kernel squares the elements, which overflows from 1e19 on in float32."""
     largest = tf.stop_gradient(tf.reduce_max(tf.abs(x), -2, keepdims=True))
     exponent = tf.clip_by_value(tf.floor(tf.math.log(largest) / math.log(2)), -100, 100)
-    usable = gen_math_ops.logical_and(gen_math_ops.is_finite(largest), gen_math_ops.greater(largest, filled(0, largest.dtype)))
-    one = filled(1, largest.dtype)
-    return cast(gen_math_ops.select_v2(usable, gen_math_ops._pow(filled(2, largest.dtype), exponent), one), x.dtype)
+    usable = gen_math_ops.logical_and(gen_math_ops.is_finite(largest), gen_math_ops.greater(largest, 0))
+    return cast(choose(usable, 2**exponent, 1), x.dtype)
 
 
-def _self_adjoint(op: str, x: Any, vectors: bool) -> tuple[Any, Any]:
-    _matrices(op, x)
-    (x,), dtype = _in_and_out(op, x)
-    values, found = gen_linalg_ops.self_adjoint_eig_v2(derivatives.with_hermitian_gradient(x), vectors)
-    if x.dtype.is_complex:
-        values = gen_math_ops.real(values, Tout=x.dtype.real_dtype)
-    return _out(values, dtypes.real_of(dtype)), _out(found, dtype)
-
-
-def eigh(x: Any) -> Any:
-    return _self_adjoint("eigh", x, True)
+def eigh(x: Any) -> tuple[Any, Any]:
+    values, vectors = gen_linalg_ops.self_adjoint_eig_v2(derivatives.with_hermitian_gradient(x), True)
+    return real_part(values), vectors
 
 
 def eigvalsh(x: Any) -> Any:
-    return _self_adjoint("eigvalsh", x, False)[0]
+    return real_part(gen_linalg_ops.self_adjoint_eig_v2(derivatives.with_hermitian_gradient(x), False)[0])
 
 
-def _general(op: str, x: Any, vectors: bool) -> tuple[Any, Any]:
-    _matrices(op, x)
-    (x,), dtype = _in_and_out(op, x)
-    native = native_dtype(dtypes.complex_of(dtype))
-    try:
-        return tuple(gen_linalg_ops.eig(x, native, vectors))  # type: ignore[return-value]
-    except tf.errors.InvalidArgumentError as error:
-        raise LinAlgError(f"{op}: the eigenvalues did not converge; does the matrix hold NaN or infinity?") from error
-
-
-def eig(x: Any) -> Any:
-    return _general("eig", x, True)
+def eig(x: Any) -> tuple[Any, Any]:
+    return tuple(gen_linalg_ops.eig(x, NATIVE[dtypes.complex_of(dtype_of(x))], True))  # type: ignore[return-value]
 
 
 def eigvals(x: Any) -> Any:
-    return _general("eigvals", x, False)[0]
+    return gen_linalg_ops.eig(x, NATIVE[dtypes.complex_of(dtype_of(x))], False)[0]
 
 
-def svd(x: Any, *, full_matrices: Any) -> Any:
-    _matrices("svd", x, square=False)
-    (x,), dtype = _in_and_out("svd", x)
+def svd(x: Any, *, full_matrices: bool) -> tuple[Any, Any, Any]:
     u, s, v = derivatives.singular_vectors(x, full_matrices)
-    return _out(u, dtype), _out(s, dtypes.real_of(dtype)), _out(_adjoint(v), dtype)
+    return u, s, adjoint(v)
 
 
 def svdvals(x: Any) -> Any:
-    _matrices("svdvals", x, square=False)
-    (x,), dtype = _in_and_out("svdvals", x)
-    s, _, _ = gen_linalg_ops.svd(x, False, False)
-    return _out(_real(s), dtypes.real_of(dtype))
+    return real_part(gen_linalg_ops.svd(x, False, False)[0])
 
 
-def _real(x: Any) -> Any:
-    return gen_math_ops.real(x, Tout=x.dtype.real_dtype) if x.dtype.is_complex else x
+_OF_MATRICES = (cholesky, det, eig, eigh, eigvals, eigvalsh, inv, qr, slogdet, solve, solve_triangular, svd, svdvals)
+globals().update({function.__name__: _of_matrices(function.__name__, function) for function in _OF_MATRICES})

@@ -7,19 +7,15 @@ from typing import Any
 import tensorflow as tf
 from tensorflow.python.ops import gen_array_ops, gen_manip_ops, gen_math_ops
 
-from trellis.backends.tensorflow.meta import filled, rank_of, shape_of, tensor
-from trellis.backends.tensorflow.shapes import (
-    broadcast,
-    common_sizes,
-    product,
-    reshaped,
-    same_sizes,
-    sizes,
-    tiled,
-    to_front,
-    unify,
-    vector,
-)  # fmt: skip
+from trellis.backends.tensorflow.arrangement import broadcast, flattened, padded_with, reshaped, tiled, transposed
+from trellis.backends.tensorflow.indexing import FULL, basic
+from trellis.backends.tensorflow.meta import dtype_of, is_traced, rank_of, shape_of, tensor
+from trellis.backends.tensorflow.operands import as_dtype, item_of, operand, same_dtype
+from trellis.backends.tensorflow.shapes import common_sizes, count_up, same_sizes, sizes, vector
+from trellis.composites.support import axes_of
+from trellis.core import errors
+from trellis.core.typing import Axes, Sizes
+from trellis.ops.arguments import check_axis
 
 __all__ = [
     "broadcast_arrays", "broadcast_to", "concat", "expand_dims", "flip", "moveaxis", "pad", "permute_dims", "repeat", "reshape",
@@ -29,48 +25,36 @@ __all__ = [
 
 def reshape(x: Any, *, shape: Any, copy: Any) -> Any:
     if -1 in shape and 0 in shape:  # TensorFlow invents a size here
-        raise ValueError(f"reshape: shape={shape}: the size at -1 cannot be found beside a size of 0")
+        raise ValueError(shape)
     return gen_array_ops.reshape(x, vector(shape))
 
 
-def permute_dims(x: Any, *, axes: Any) -> Any:
+def permute_dims(x: Any, *, axes: Sizes) -> Any:
     ndim = len(axes)  # counted from the front: the gradient of the kernel takes no others
-    return gen_array_ops.transpose(x, vector([to_front(a, ndim) for a in axes]))
+    return gen_array_ops.transpose(x, vector(a + ndim if a < 0 else a for a in axes))
 
 
-def moveaxis(x: Any, *, source: Any, destination: Any) -> Any:
+def moveaxis(x: Any, *, source: Sizes, destination: Sizes) -> Any:
     ndim = rank_of(x)
-    moved, places = [to_front(a, ndim) for a in source], [to_front(a, ndim) for a in destination]
+    moved, places = axes_of("moveaxis", source, ndim), axes_of("moveaxis", destination, ndim)
     order = [a for a in range(ndim) if a not in moved]
     for place, axis in sorted(zip(places, moved)):
         order.insert(place, axis)
-    if len(set(places)) < len(places) or any(not 0 <= p < ndim for p in places):
-        raise ValueError(f"moveaxis: destination={destination} does not fit {ndim} dimensions")
-    return gen_array_ops.transpose(x, vector(order))
+    return transposed(tensor(x), order)
 
 
-def expand_dims(x: Any, *, axis: Any) -> Any:
+def expand_dims(x: Any, *, axis: Sizes) -> Any:
     if len(axis) == 1:
         return gen_array_ops.expand_dims(x, axis[0])
-    ndim = rank_of(x) + len(axis)
-    positions = sorted(to_front(a, ndim) for a in axis)
-    if len(set(positions)) < len(positions):
-        raise ValueError(f"expand_dims: axis={axis} names an axis twice")
-    if positions and not 0 <= positions[0] <= positions[-1] < ndim:
-        raise IndexError(f"expand_dims: axis={axis} is out of range for {ndim} dimensions")
-    for position in positions:
+    for position in sorted(axes_of("expand_dims", axis, rank_of(x) + len(axis))):
         x = gen_array_ops.expand_dims(x, position)
     return tensor(x)
 
 
-def squeeze(x: Any, *, axis: Any) -> Any:
+def squeeze(x: Any, *, axis: Sizes) -> Any:
     if not axis:  # Squeeze takes an empty list for all axes of size 1
         return tensor(x)
-    if len(axis) > 1:
-        ndim = rank_of(x)
-        if len({to_front(a, ndim) for a in axis}) < len(axis):
-            raise ValueError(f"squeeze: axis={axis} names an axis twice")
-    return gen_array_ops.squeeze(x, axis)
+    return gen_array_ops.squeeze(x, axis if len(axis) == 1 else axes_of("squeeze", axis, rank_of(x)))
 
 
 def broadcast_to(x: Any, *, shape: Any) -> Any:
@@ -85,48 +69,35 @@ def broadcast_arrays(*arrays: Any) -> Any:
 
 def concat(*arrays: Any, axis: Any) -> Any:
     if axis is None:
-        arrays, axis = tuple(gen_array_ops.reshape(x, vector((-1,))) for x in arrays), 0
+        arrays, axis = tuple(map(flattened, arrays)), 0
     if len(arrays) == 1:  # ConcatV2 takes two or more
-        return _only(arrays[0], axis)
-    return gen_array_ops.concat_v2(unify("concat", arrays), axis)
-
-
-def _only(x: Any, axis: int) -> Any:
-    ndim = rank_of(x)
-    if not -ndim <= axis < ndim:
-        raise IndexError(f"concat: axis={axis} is out of range for {ndim} dimensions")
-    return tensor(x)
+        check_axis("concat", axis, rank_of(arrays[0]))
+        return tensor(arrays[0])
+    return gen_array_ops.concat_v2(same_dtype("concat", arrays), axis)
 
 
 def stack(*arrays: Any, axis: Any) -> Any:
-    return gen_array_ops.pack(unify("stack", arrays), axis)
+    return gen_array_ops.pack(same_dtype("stack", arrays), axis)
 
 
-def unstack(x: Any, *, axis: Any) -> Any:
-    shape = shape_of(x)
-    count = shape[axis]
+def unstack(x: Any, *, axis: int) -> Any:
+    count = shape_of(x)[axis]
     if count is None:
         raise ValueError(f"unstack: the size of axis {axis} is unknown in this graph; fix it with tf.ensure_shape")
     return tuple(gen_array_ops.unpack(x, count, axis))
 
 
-def flip(x: Any, *, axis: Any) -> Any:
+def flip(x: Any, *, axis: Axes) -> Any:
     ndim = rank_of(x)
-    axes = tuple(range(ndim)) if axis is None else (axis,) if isinstance(axis, int) else axis
+    along = axes_of("flip", axis, ndim)
     if ndim <= 8:
-        return gen_array_ops.reverse_v2(x, vector(axes))
-    own = sizes(x)  # ReverseV2 has kernels for 8 axes at most
-    if len({to_front(a, ndim) for a in axes}) < len(axes):
-        raise ValueError(f"flip: axis={axis} names an axis twice")
-    for a in axes:
-        a = range(ndim)[a]
-        x = gen_array_ops.reverse_v2(reshaped(x, (product(own[:a]), own[a], product(own[a + 1 :]))), vector((1,)))
-    return reshaped(x, own)
+        return gen_array_ops.reverse_v2(x, vector(along))
+    return basic(x, [slice(None, None, -1) if a in along else FULL for a in range(ndim)])  # ReverseV2 takes 8 axes at most
 
 
 def roll(x: Any, *, shift: Any, axis: Any) -> Any:
     if axis is None:
-        return gen_array_ops.reshape(roll(reshaped(x, (-1,)), shift=shift, axis=0), vector(sizes(x)))
+        return reshaped(roll(flattened(x), shift=shift, axis=0), sizes(x))
     shifts, axes = ((shift,), (axis,)) if isinstance(axis, int) else (shift, axis)
     if not axes:
         return tensor(x)
@@ -144,39 +115,31 @@ def tile(x: Any, *, repetitions: Any) -> Any:
     return tiled(x, repetitions)
 
 
-def repeat(x: Any, repeats: Any, *, axis: Any) -> Any:
+def repeat(x: Any, repeats: Any, *, axis: int | None) -> Any:
     if axis is None:
-        x, axis = reshaped(x, (-1,)), 0
+        x, axis = flattened(x), 0
     own = sizes(x)
     axis = range(len(own))[axis]
     if not isinstance(repeats, int):
-        repeats = gen_math_ops.cast(repeats, tf.int64)
-        if rank_of(repeats) == 1 and shape_of(repeats)[0] != 1:
-            return _repeat_each(x, repeats, axis, own)
-        repeats = gen_math_ops.cast(gen_array_ops.reshape(repeats, vector(())), tf.int32)
-        _check_counts(repeats)
+        return _repeat_each(x, gen_math_ops.cast(repeats, tf.int64), axis, own[axis])
     x = gen_array_ops.expand_dims(x, axis + 1)
     x = tiled(x, [1] * (axis + 1) + [repeats] + [1] * (len(own) - axis - 1))
     return reshaped(x, (*own[:axis], own[axis] * repeats, *own[axis + 1 :]))
 
 
-def _repeat_each(x: Any, repeats: Any, axis: int, own: Any) -> Any:
+def _repeat_each(x: Any, repeats: Any, axis: int, size: Any) -> Any:
     """Row i of `x` repeats[i] times: position p of the result shows the first row whose repeats, summed up, go beyond p."""
-    if isinstance(own[axis], int) and shape_of(repeats)[0] not in (None, own[axis]):
-        raise ValueError(f"repeat: repeats has {shape_of(repeats)[0]} entries, but axis {axis} has size {own[axis]}")
-    _check_counts(repeats)
-    ends = tf.cumsum(repeats)
-    total = gen_math_ops._sum(repeats, 0)
-    rows = tf.searchsorted(ends, tf.range(total), side="right")
+    given = shape_of(repeats)
+    if isinstance(size, int) and given not in ((), (1,), (None,), (size,)):
+        raise ValueError(given)  # `diagnose` names the mistake
+    if not is_traced(repeats) and (repeats.numpy() < 0).any():
+        raise errors.negative_elements("repeat", "repeats")
+    repeats = broadcast(repeats, (size,))
+    rows = tf.searchsorted(tf.cumsum(repeats), count_up(gen_math_ops._sum(repeats, 0)), side="right")
     return gen_array_ops.gather_v2(x, rows, axis)
 
 
-def _check_counts(repeats: Any) -> None:
-    if isinstance(repeats, tf.__internal__.EagerTensor) and (repeats.numpy() < 0).any():
-        raise ValueError("repeat: repeats has a negative entry; every entry must be 0 or more")
-
-
-def pad(x: Any, *, pad_width: Any, mode: Any, constant_values: Any) -> Any:
+def pad(x: Any, *, pad_width: Any, mode: str, constant_values: Any) -> Any:
     if not any(before or after for before, after in pad_width):
         return tensor(x)
     if mode == "constant":
@@ -185,36 +148,30 @@ def pad(x: Any, *, pad_width: Any, mode: Any, constant_values: Any) -> Any:
         return gen_array_ops.mirror_pad(x, _pairs(pad_width), mode.upper())
     for axis, (before, after) in enumerate(pad_width):
         if before or after:
-            x = gen_array_ops.gather_v2(x, _source_rows(sizes(x)[axis], before, after, mode, axis), axis)
+            x = gen_array_ops.gather_v2(x, _source_rows(sizes(x)[axis], before, after, mode), axis)
     return x
 
 
 def _pairs(pad_width: Any) -> Any:
-    return gen_array_ops.reshape(vector([n for pair in pad_width for n in pair]), vector((-1, 2)))
+    return reshaped(vector(n for pair in pad_width for n in pair), (-1, 2))
 
 
 def _pad_constant(x: Any, pad_width: Any, value: Any) -> Any:
-    value = gen_math_ops.cast(value, x.dtype) if hasattr(value, "dtype") else filled(value, x.dtype)
-    if len(pad_width) <= 6:
-        return gen_array_ops.pad_v2(x, _pairs(pad_width), value)
-    for axis, pair in enumerate(pad_width):  # PadV2 has kernels for 6 axes at most
-        own = sizes(x)
-        if any(pair):
-            before, after = (broadcast(value, (*own[:axis], n, *own[axis + 1 :])) for n in pair)
-            x = gen_array_ops.concat_v2((before, x, after), axis)
-    return x
+    errors.check_assignable("pad", item_of(value), dtype_of(x))
+    is_zero = isinstance(value, (int, float)) and value == 0
+    return padded_with(x, pad_width, as_dtype(operand(value), x.dtype), is_zero)
 
 
 def _mirrors_once(shape: Any, pad_width: Any, mode: str) -> bool:
-    """MirrorPad reads each element once a side at most, and has kernels for 5 axes; NumPy's modes go on mirroring."""
+    """MirrorPad reads each element at most once per side, and has kernels for 5 axes; NumPy's modes go on mirroring."""
     room = 1 if mode == "reflect" else 0
     return len(shape) <= 5 and all(n is not None and max(pair) <= n - room for n, pair in zip(shape, pad_width))
 
 
-def _source_rows(size: Any, before: int, after: int, mode: str, axis: int) -> Any:
+def _source_rows(size: Any, before: int, after: int, mode: str) -> Any:
     """For each row of the padded axis, the row of the axis that it copies."""
     if isinstance(size, int) and size == 0:
-        raise ValueError(f"pad: axis {axis} is empty, so mode={mode!r} has nothing to copy; use mode='constant'")
+        raise ValueError(mode)  # `diagnose` names it
     rows = tf.range(-before, size + after)
     if mode == "edge":
         return tf.clip_by_value(rows, 0, size - 1)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import functools
 import math
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -13,14 +14,11 @@ from tensorflow.python import pywrap_tfe
 from tensorflow.python.framework.ops import EagerTensor, convert_to_tensor
 from tensorflow.python.ops import gen_array_ops, gen_math_ops
 
-from trellis import dtypes
-from trellis.dtypes import DType
+from trellis.backends import META
+from trellis.core import dtypes, errors
+from trellis.core.dtypes import DType
 
-__all__ = [
-    "as_tf_tensor", "asarray", "astype", "constant", "default_device", "default_int", "device_of", "devices", "dlpack",
-    "dlpack_device", "dtype_of", "from_dlpack", "from_numpy", "is_traced", "item", "native_device", "native_dtype",
-    "rank_of", "register_pytrees", "shape_of", "to_device", "to_numpy", "version",
-]  # fmt: skip
+__all__ = ["as_tf_tensor", *META]  # pyright: ignore[reportUnsupportedDunderAll]
 
 NATIVE: dict[DType, tf.DType] = {dtype: tf.as_dtype(name) for name, dtype in dtypes.DTYPES.items()}
 KNOWN: dict[tf.DType, DType] = {native: dtype for dtype, native in NATIVE.items()}
@@ -34,6 +32,11 @@ def tensor(x: Any) -> Any:
     return x if isinstance(x, tf.Tensor) else convert_to_tensor(x)
 
 
+def tensors(values: Iterable[Any]) -> list[Any]:
+    """Numbers, variables and IndexedSlices, which gradients of lookups are, as tensors."""
+    return [convert_to_tensor(x) for x in values]
+
+
 def cast(x: Any, dtype: tf.DType) -> Any:
     """`x` in another dtype. A complex number is True where either part is not zero: TensorFlow's cast looks at the real part."""
     given = x.dtype
@@ -45,13 +48,6 @@ def cast(x: Any, dtype: tf.DType) -> Any:
         part = x if given is dtype.real_dtype else gen_math_ops.cast(x, dtype.real_dtype)
         return gen_math_ops._complex(part, gen_array_ops.zeros_like(part), dtype)
     return gen_math_ops.cast(x, dtype)
-
-
-@functools.lru_cache(maxsize=1024)
-def small_constant(value: Any, dtype: tf.DType) -> Any:
-    """An eager constant of ints, kept: building one costs more than a kernel. A graph that uses it gets a constant node."""
-    with tf.init_scope(), tf.device("/device:CPU:0"):
-        return convert_to_tensor(value, dtype)
 
 
 def filled(value: Any, dtype: tf.DType) -> Any:
@@ -70,12 +66,6 @@ def filled(value: Any, dtype: tf.DType) -> Any:
     return convert_to_tensor(value, dtype)
 
 
-def sizes_of(x: Any) -> Any:
-    """The shape as something that an op takes as a shape: static where it is known, else a tensor."""
-    shape = x.shape
-    return small_constant(tuple(shape), tf.int64) if shape.is_fully_defined() else gen_array_ops.shape(x, tf.int64)
-
-
 def scope(device: Any) -> Any:
     return tf.device(device if device is None else native_device(device))
 
@@ -89,7 +79,7 @@ def dtype_of(x: Any) -> DType:
     try:
         return KNOWN[x.dtype]
     except KeyError:
-        raise TypeError(f"a tensor of {x.dtype.name} is not numeric; use one of {', '.join(dtypes.DTYPES)}") from None
+        raise errors.unsupported_dtype(x.dtype.name) from None
 
 
 def shape_of(x: Any) -> tuple[int | None, ...]:
@@ -115,15 +105,14 @@ def is_traced(x: Any) -> bool:
 
 
 def item(x: Any) -> Any:
-    return np.asarray(x.numpy()).item()
+    values = np.asarray(x.numpy())
+    if values.size != 1:
+        raise errors.not_one_element(values.shape)
+    return values.item()
 
 
 def to_numpy(x: Any) -> np.ndarray[Any, Any]:
     return np.asarray(x.numpy())
-
-
-def register_pytrees(array_type: type, container_type: type) -> None:
-    """TensorFlow has no register of node types: tf.nest takes what is a list, tuple, dict or CompositeTensor."""
 
 
 def as_tf_tensor(x: Any, dtype: Any, name: str | None) -> Any:
@@ -155,12 +144,11 @@ def native_device(device: Any) -> str:
     if isinstance(device, str) and device in ("cpu", "CPU"):
         return "/device:CPU:0"
     name = getattr(device, "name", device)
-    available = tf.config.list_logical_devices()
-    for d in available:
+    for d in tf.config.list_logical_devices():
         short = short_name(d.name)
         if isinstance(name, str) and name.lower() in (d.name.lower(), short, short.removesuffix(":0")):
             return d.name
-    raise ValueError(f"device={device!r} is unknown; tensorflow has {', '.join(short_name(d.name) for d in available)}")
+    raise errors.unknown_device(device, "tensorflow", devices())
 
 
 def to_device(x: Any, *, device: Any) -> Any:
@@ -183,7 +171,7 @@ def constant(value: np.ndarray[Any, Any], *, like: Any) -> Any:
 def asarray(x: Any, *, dtype: DType | None, device: Any, copy: bool | None) -> Any:
     made = astype(x, dtype=dtype_of(x) if dtype is None else dtype, copy=False, device=device)
     if copy is False and made is not x and isinstance(x, tf.Tensor):
-        raise ValueError(f"asarray: copy=False, but {dtype_of(x)} on {device_of(x)} to {dtype}, device={device} needs a copy")
+        raise errors.copy_needed("asarray", f"device={device!r}" if dtype in (None, dtype_of(x)) else f"dtype={dtype}")
     return _copied(made) if copy and made is x else made
 
 
@@ -198,7 +186,7 @@ def astype(x: Any, *, dtype: DType, copy: bool, device: Any) -> Any:
     x = tensor(x) if device is None else to_device(x, device=device)
     native = NATIVE[dtype]
     if x.dtype.is_complex and not native.is_complex and native is not tf.bool:
-        raise TypeError(f"astype: {dtype_of(x)} to {dtype} would drop the imaginary part; take tl.real(x) first")
+        raise errors.imaginary_part_lost("astype", dtype_of(x), dtype)
     if x.dtype is native:
         return _copied(x) if copy else x
     return cast(x, native)
@@ -208,11 +196,11 @@ def from_numpy(x: np.ndarray[Any, Any], *, dtype: DType | None, device: Any, cop
     given = dtypes.as_dtype(x.dtype)
     if copy is False:
         if dtype is not None and dtype is not given:
-            raise ValueError(f"asarray: copy=False, but {given} to {dtype} needs a copy")
+            raise errors.copy_needed("asarray", f"dtype={dtype}")
         return from_dlpack(x, device=device, copy=False)
     if dtype is not None and dtype is not given:
         if given.kind == "c" and dtype.kind not in "cb":
-            raise TypeError(f"asarray: {given} to {dtype} would drop the imaginary part; take tl.real(x) first")
+            raise errors.imaginary_part_lost("asarray", given, dtype)
         with np.errstate(all="ignore"):
             x = x.astype(NATIVE[dtype].as_numpy_dtype)
     with scope(device):
@@ -246,7 +234,7 @@ def from_dlpack(x: Any, *, device: Any, copy: bool | None) -> Any:
     if device is None or device_of(made) == short_name(native_device(device)):
         return made
     if copy is False:
-        raise ValueError(f"from_dlpack: copy=False, but the data is on {device_of(made)}, not on device={device!r}")
+        raise errors.copy_needed("from_dlpack", f"device={device!r}")
     return to_device(made, device=device)
 
 
@@ -265,7 +253,7 @@ def _import_dlpack(x: Any, copy: bool | None) -> Any:
     if not copy and view.flags.c_contiguous and (view.size == 0 or view.ctypes.data % _ALIGNMENT == 0):
         return tf.experimental.dlpack.from_dlpack(capsule)
     if copy is False:
-        raise ValueError("from_dlpack: copy=False, but tensorflow needs memory that is contiguous and aligned to 64 bytes")
+        raise errors.copy_needed("from_dlpack", "memory that is not contiguous or not aligned to 64 bytes, on TensorFlow,")
     return convert_to_tensor(view)  # copies, while `capsule` keeps the memory
 
 

@@ -7,19 +7,18 @@ infinities is finite to them. What they do not do is composed of slices.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import Any
 
 import tensorflow as tf
 from tensorflow.python.ops import gen_array_ops, gen_math_ops, gen_nn_ops
 
-from trellis.backends.tensorflow.convolution import _same
-from trellis.backends.tensorflow.kernels import HALF
+from trellis.backends.elementwise import Kernel
+from trellis.backends.tensorflow.arrangement import on_channel_last, padded, reshaped
 from trellis.backends.tensorflow.meta import cast, shape_of, tensor
-from trellis.backends.tensorflow.shapes import reshaped, sizes, vector
-from trellis.composites import pooling as composed
+from trellis.backends.tensorflow.operands import HALF
+from trellis.backends.tensorflow.shapes import same_padding, sizes, vector
+from trellis.composites import composed, pooling
 from trellis.composites.support import dtype_of
-from trellis.ops.windows import same
 
 __all__ = ["average_pool", "max_pool"]
 
@@ -28,11 +27,12 @@ def max_pool(x: Any, *, window: Any, strides: Any, padding: Any, dilations: Any,
     none: Any = ((0, 0),) * len(window)
 
     def kernel(x: Any) -> Any:
-        name, x = _named(x, window, strides, padding, dilations, composed.lowest(dtype_of(x)))
-        return _by_planes(gen_nn_ops.max_pool, x, window, strides, name)
+        name = _name(x, window, strides, padding)
+        x = x if name else padded(x, padding, pooling.lowest(dtype_of(x)))
+        return _by_planes(gen_nn_ops.max_pool, x, window, strides, name or "VALID")
 
     def slices(x: Any) -> Any:
-        x = _padded(x, _pairs(x, window, strides, padding, dilations), composed.lowest(dtype_of(x)))
+        x = padded(x, _pairs(x, window, strides, padding, dilations), pooling.lowest(dtype_of(x)))
         return composed.max_pool(x, window=window, strides=strides, padding=none, dilations=dilations, channel_last=True)
 
     def run(x: Any) -> Any:
@@ -46,7 +46,7 @@ def max_pool(x: Any, *, window: Any, strides: Any, padding: Any, dilations: Any,
             return kernel(x) if plain else slices(x)
         return tf.cond(plain, lambda: kernel(x), lambda: slices(x))
 
-    return _channel_last(run, tensor(x), channel_last)
+    return on_channel_last(run, tensor(x), channel_last)
 
 
 def average_pool(
@@ -54,74 +54,51 @@ def average_pool(
 ) -> Any:  # fmt: skip
     none: Any = ((0, 0),) * len(window)
     elements = math.prod(window)
+    options = {"window": window, "strides": strides, "padding": none, "dilations": dilations, "channel_last": True}
 
-    def means(x: Any) -> Any:
-        """Of whole windows, padding included."""
-        x = _padded(x, _pairs(x, window, strides, padding, dilations), 0)
+    def means(x: Any, pairs: Any) -> Any:
+        """Of whole windows, with zeros for the padding."""
+        x = padded(x, pairs)
         if max(dilations) == 1 and not x.dtype.is_complex:
             return _by_planes(gen_nn_ops.avg_pool, x, window, strides, "VALID")
-        return composed.average_pool(
-            x,
-            window=window,
-            strides=strides,
-            padding=none,
-            dilations=dilations,
-            channel_last=True,
-            counted=none,
-            divisor=elements,
-        )
+        return composed.average_pool(x, counted=none, divisor=elements, **options)
 
     def run(x: Any) -> Any:
-        name, _ = _named(x, window, strides, padding, dilations, None)
+        name = _name(x, window, strides, padding)
         if name and divisor is None and max(dilations) == 1 and counted == none and not x.dtype.is_complex:
             return _by_planes(gen_nn_ops.avg_pool, x, window, strides, name)
+        pairs = _pairs(x, window, strides, padding, dilations)
         if counted == padding or divisor:
-            return means(x) * (elements / divisor if divisor else 1)
-        if None in shape_of(x)[1:-1]:
-            return means(x) / means(tf.ones((1, *sizes(x)[1:-1], 1), x.dtype))
-        return composed.averaged(means(x) * elements, shape_of(x)[1:], window, strides, padding, dilations, 1, counted, divisor)
+            return means(x, pairs) * (elements / divisor if divisor else 1)
+        # each window has a share of elements that count: the mean of ones there and zeros elsewhere
+        ones = padded(tf.ones((1, *sizes(x)[1:-1], 1), x.dtype), counted, 1)
+        rest = [(low - first, high - last) for (low, high), (first, last) in zip(pairs, counted)]
+        return means(x, pairs) / means(ones, rest)
 
     x = tensor(x)
     wide = cast(x, tf.float32) if x.dtype in HALF or not (x.dtype.is_floating or x.dtype.is_complex) else x
-    result = _channel_last(run, wide, channel_last)
+    result = on_channel_last(run, wide, channel_last)
     return cast(result, x.dtype) if x.dtype in HALF else result
-
-
-def _channel_last(run: Callable[[Any], Any], x: Any, channel_last: bool) -> Any:
-    if channel_last:
-        return run(x)
-    dims = x.shape.rank - 2
-    result = run(gen_array_ops.transpose(x, vector((0, *range(2, dims + 2), 1))))
-    return gen_array_ops.transpose(result, vector((0, dims + 1, *range(1, dims + 1))))
 
 
 def _pairs(x: Any, window: Any, strides: Any, padding: Any, dilations: Any) -> Any:
     """A pair for each axis; of a size that the graph does not know, tensors."""
     if padding != "SAME":
         return padding
-    rows = zip(sizes(x)[1:-1], window, strides, dilations)
-    return [_same(n, (k - 1) * d + 1, s) for n, k, s, d in rows]
+    return [same_padding(n, (k - 1) * d + 1, s) for n, k, s, d in zip(sizes(x)[1:-1], window, strides, dilations)]
 
 
-def _padded(x: Any, pairs: Any, value: Any) -> Any:
-    if all(isinstance(n, int) and n == 0 for pair in pairs for n in pair):
-        return x
-    return tf.pad(x, [(0, 0), *pairs, (0, 0)], constant_values=tf.cast(value, x.dtype))
-
-
-def _named(x: Any, window: Any, strides: Any, padding: Any, dilations: Any, value: Any) -> tuple[str, Any]:
-    """What a kernel calls the padding, and `x`; if it has no name, `x` with the padding, or without a value for it none."""
+def _name(x: Any, window: Any, strides: Any, padding: Any) -> str:
+    """The name of the padding, without dilations, for a kernel; "" if it has none."""
     if padding == "SAME":
-        return "SAME", x
+        return "SAME"
     if not any(map(any, padding)):
-        return "VALID", x
-    rows = zip(shape_of(x)[1:-1], window, strides, dilations, padding)
-    if all(n is not None and same(n, k, s, d) == pair for n, k, s, d, pair in rows):
-        return "SAME", x
-    return ("", x) if value is None else ("VALID", _padded(x, padding, value))
+        return "VALID"
+    rows = zip(shape_of(x)[1:-1], window, strides, padding)
+    return "SAME" if all(n is not None and same_padding(n, k, s) == pair for n, k, s, pair in rows) else ""
 
 
-def _by_planes(kernel: Callable[..., Any], x: Any, window: Any, strides: Any, padding: str) -> Any:
+def _by_planes(kernel: Kernel, x: Any, window: Any, strides: Any, padding: str) -> Any:
     """The kernel for images on 1 to 3 axes. In space the last two axes first: so of equal elements the first is the largest."""
     own = sizes(x)
     if len(window) == 2:

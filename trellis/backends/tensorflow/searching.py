@@ -11,10 +11,14 @@ from typing import Any
 import tensorflow as tf
 from tensorflow.python.ops import gen_array_ops, gen_bitwise_ops, gen_math_ops as gen, gen_nn_ops
 
+from trellis.backends.elementwise import Kernel
 from trellis.backends.tensorflow import complexes
-from trellis.backends.tensorflow.kernels import bits, number, promoted
-from trellis.backends.tensorflow.meta import cast, dtype_of, filled, is_traced, small_constant, tensor
-from trellis.backends.tensorflow.reduction import require_elements
+from trellis.backends.tensorflow.arrangement import flattened, reshaped, swapped_with_last, true_places
+from trellis.backends.tensorflow.meta import cast, dtype_of, filled, is_traced, rank_of, shape_of, tensor
+from trellis.backends.tensorflow.operands import bits, check_real, choose, promoted
+from trellis.backends.tensorflow.reduction import check_not_empty
+from trellis.backends.tensorflow.shapes import count_up, product, sizes
+from trellis.core import errors
 from trellis.ops.arguments import check_axis
 
 __all__ = [
@@ -22,47 +26,31 @@ __all__ = [
 ]  # fmt: skip
 
 
-def _real(op: str, x: Any) -> Any:
-    x = tensor(x)
-    if x.dtype.is_complex:
-        raise TypeError(f"{op}: {dtype_of(x)} has no order; take tl.abs or tl.real first")
-    return x
-
-
-def _flat(x: Any) -> Any:
-    return gen_array_ops.reshape(x, small_constant((-1,), tf.int32))
-
-
-def _axis(value: int) -> Any:
-    return small_constant(value, tf.int32)
-
-
 # ---- the largest and the smallest ----------------------------------------------------------------------------------------------
-def _extreme(op: str, kernel: Any, x: Any, axis: int | None, keepdims: bool) -> Any:
-    x = _real(op, x)
-    require_elements(op, x, axis)
-    if axis is None:
-        found = _first(kernel, _flat(x), 0)
-        return gen_array_ops.reshape(found, small_constant((1,) * x.shape.rank, tf.int32)) if keepdims else found
-    found = _first(kernel, x, axis)
-    return gen_array_ops.expand_dims(found, _axis(axis)) if keepdims else found
+def _place_of_extreme(op: str, kernel: Kernel) -> Kernel:
+    def run(x: Any, *, axis: int | None, keepdims: bool) -> Any:
+        x = tensor(x)
+        check_real(op, x)
+        check_not_empty(op, x, axis)
+        if axis is None:
+            found = _first(kernel, flattened(x), 0)
+            return reshaped(found, (1,) * rank_of(x)) if keepdims else found
+        found = _first(kernel, x, axis)
+        return gen_array_ops.expand_dims(found, axis) if keepdims else found
+
+    return run
 
 
-def _first(kernel: Any, x: Any, axis: int) -> Any:
-    """ArgMax passes over NaN; the first NaN is to be found."""
-    found = kernel(x, _axis(axis))
+def _first(kernel: Kernel, x: Any, axis: int) -> Any:
+    """ArgMax passes over NaN; the standard wants the first NaN."""
+    found = kernel(x, axis)
     if not x.dtype.is_floating:
         return found
     nan = gen.is_nan(x)
-    return gen.select_v2(gen._any(nan, _axis(axis)), gen.arg_max(cast(nan, tf.uint8), _axis(axis)), found)
+    return choose(gen._any(nan, axis), gen.arg_max(cast(nan, tf.uint8), axis), found)
 
 
-def argmax(x: Any, *, axis: int | None, keepdims: bool) -> Any:
-    return _extreme("argmax", gen.arg_max, x, axis, keepdims)
-
-
-def argmin(x: Any, *, axis: int | None, keepdims: bool) -> Any:
-    return _extreme("argmin", gen.arg_min, x, axis, keepdims)
+argmax, argmin = _place_of_extreme("argmax", gen.arg_max), _place_of_extreme("argmin", gen.arg_min)
 
 
 # ---- sorting -------------------------------------------------------------------------------------------------------------------
@@ -73,10 +61,9 @@ def _key(x: Any) -> Any:
     if not x.dtype.is_floating:
         return x
     pattern = bits(x)
-    largest, minus_zero = filled(pattern.dtype.max, pattern.dtype), filled(pattern.dtype.min, pattern.dtype)
-    pattern = gen.select_v2(gen.equal(pattern, minus_zero), number(0, pattern), pattern)
-    key = gen.select_v2(gen.less(pattern, number(0, pattern)), gen_bitwise_ops.bitwise_xor(pattern, largest), pattern)
-    return gen.select_v2(gen.is_nan(x), largest, key)
+    pattern = choose(gen.equal(pattern, pattern.dtype.min), 0, pattern)  # -0
+    key = choose(gen.less(pattern, 0), gen_bitwise_ops.bitwise_xor(pattern, pattern.dtype.max), pattern)
+    return choose(gen.is_nan(x), pattern.dtype.max, key)
 
 
 def _order(key: Any, count: Any, descending: bool) -> tuple[Any, Any]:
@@ -87,46 +74,25 @@ def _order(key: Any, count: Any, descending: bool) -> tuple[Any, Any]:
     return gen_bitwise_ops.invert(values), indices
 
 
-def _length(x: Any) -> Any:
-    """The size of the last axis, as TopKV2 takes it."""
-    known = x.shape[-1]
-    return small_constant(known, tf.int32) if known is not None else gen_array_ops.shape(x)[-1]
-
-
 def _gather_last(x: Any, indices: Any) -> Any:
-    """Elements of x along its last axis; on flat memory, so that one Gather does it and the gradient passes."""
-    rank = x.shape.rank
-    if rank == 1:
-        return gen_array_ops.gather_v2(x, indices, _axis(0))
-    size = cast(_length(x), tf.int64)
-    shape = gen_array_ops.shape(indices, tf.int64)
-    rows = gen.prod(shape[:-1], small_constant((0,), tf.int32))
-    start = gen.mul(gen._range(filled(0, tf.int64), rows, filled(1, tf.int64)), size)
-    start = gen_array_ops.reshape(start, gen_array_ops.concat_v2([shape[:-1], small_constant((1,), tf.int64)], _axis(0)))
-    return gen_array_ops.gather_v2(_flat(x), gen.add_v2(indices, start), _axis(0))
-
-
-def _swapped(x: Any, axis: int) -> Any:
-    """`axis` and the last one exchanged; doing it again undoes it."""
-    rank = x.shape.rank
-    if axis == rank - 1:
-        return x
-    order = list(range(rank))
-    order[axis], order[-1] = order[-1], order[axis]
-    return gen_array_ops.transpose(x, small_constant(tuple(order), tf.int32))
+    """Elements of x along its last axis. On flat memory: the gradient of a Gather with batch axes takes three times as long."""
+    *batch, size = sizes(x)
+    start = gen.mul(cast(count_up(product(batch)), tf.int64), tf.cast(size, tf.int64))
+    return gen_array_ops.gather_v2(flattened(x), gen.add_v2(indices, reshaped(start, (*batch, 1))), 0)
 
 
 def _sorted(op: str, x: Any, axis: int, descending: bool) -> tuple[Any, Any]:
-    x = _real(op, x)
-    axis = check_axis(op, axis, x.shape.rank)
-    last = _swapped(x, axis)
+    x = tensor(x)
+    check_real(op, x)
+    axis = check_axis(op, axis, rank_of(x))
+    last = swapped_with_last(x, axis)
     key = _key(last)
-    values, indices = _order(key, _length(last), descending)
+    values, indices = _order(key, sizes(last)[-1], descending)
     if x.dtype is tf.bool:
         values = cast(values, tf.bool)
     elif op == "sort" and key is not last:
         values = _gather_last(last, indices)
-    return _swapped(values, axis), _swapped(indices, axis)
+    return swapped_with_last(values, axis), swapped_with_last(indices, axis)
 
 
 def sort(x: Any, *, axis: int, descending: bool, stable: bool) -> Any:
@@ -138,102 +104,83 @@ def argsort(x: Any, *, axis: int, descending: bool, stable: bool) -> Any:
 
 
 def top_k(x: Any, *, k: int, axis: int, largest: bool) -> tuple[Any, Any]:
-    x = _real("top_k", x)
-    axis = check_axis("top_k", axis, x.shape.rank)
+    x = tensor(x)
+    check_real("top_k", x)
+    axis = check_axis("top_k", axis, rank_of(x))
     size = x.shape[axis]
     if k < 0 or (size is not None and k > size):
-        raise ValueError(f"top_k: k={k} is not between 0 and {size}, the size of axis {axis}")
-    last = _swapped(x, axis)
-    _, indices = _order(_key(last), small_constant(k, tf.int32), largest)
-    return _swapped(_gather_last(last, indices), axis), _swapped(indices, axis)
+        raise errors.top_k_range(k, axis, size)
+    last = swapped_with_last(x, axis)
+    _, indices = _order(_key(last), k, largest)
+    return swapped_with_last(_gather_last(last, indices), axis), swapped_with_last(indices, axis)
 
 
 # ---- searching -----------------------------------------------------------------------------------------------------------------
 def nonzero(x: Any) -> tuple[Any, ...]:
     x = tensor(x)
-    if x.shape.rank == 0:
-        raise ValueError("nonzero: an array with no dimensions has no indices; use tl.reshape(x, (1,)) first")
-    found = gen_array_ops.where(cast(x, tf.bool))
-    return tuple(gen_array_ops.unpack(found, x.shape.rank, 1))
+    if rank_of(x) == 0:
+        raise errors.no_dimensions("nonzero")
+    return tuple(gen_array_ops.unpack(gen_array_ops.where(cast(x, tf.bool)), rank_of(x), 1))
 
 
 def searchsorted(x1: Any, x2: Any, sorter: Any, *, side: str) -> Any:
-    x1, x2, _ = promoted("less", x1, x2)
-    if x1.shape.rank not in (1, None):
-        raise ValueError(f"searchsorted: x1 must have one dimension, got {x1.shape.rank}")
+    check_real("searchsorted", x1)
+    x1, x2 = promoted("less", x1, x2)
+    if rank_of(x1) not in (1, None):
+        raise errors.not_vectors("searchsorted", [shape_of(x1)])
     if sorter is not None:
-        x1 = gen_array_ops.gather_v2(x1, cast(tensor(sorter), tf.int64), _axis(0))
-    inside, wanted = _key(x1), _key(x2)
-    row = small_constant((1, -1), tf.int32)
+        x1 = gen_array_ops.gather_v2(x1, cast(tensor(sorter), tf.int64), 0)
     kernel = gen_array_ops.lower_bound if side == "left" else gen_array_ops.upper_bound
-    found = kernel(gen_array_ops.reshape(inside, row), gen_array_ops.reshape(wanted, row), tf.int64)
+    found = kernel(reshaped(_key(x1), (1, -1)), reshaped(_key(x2), (1, -1)), tf.int64)
     return gen_array_ops.reshape(found, gen_array_ops.shape(x2))
 
 
 # ---- sets ----------------------------------------------------------------------------------------------------------------------
 def _groups(x: Any) -> tuple[Any, Any]:
     """For flat x: indices in sorted order, and which of the sorted elements begins a new value (every NaN does)."""
-    if x.dtype.is_complex:  # by real part, then by imaginary part
-        parts = _key(complexes.real(x)), _key(complexes.imag(x))
-        by_imag = _order(parts[1], _length(x), False)[1]
-        by_real = _order(gen_array_ops.gather_v2(parts[0], by_imag, _axis(0)), _length(x), False)[1]
-        order = gen_array_ops.gather_v2(by_imag, by_real, _axis(0))
-        keys = [gen_array_ops.gather_v2(part, order, _axis(0)) for part in parts]
-        nan = complexes.is_nan(gen_array_ops.gather_v2(x, order, _axis(0)))
-    else:
-        sorted_key, order = _order(_key(x), _length(x), False)
-        keys = [sorted_key]
-        nan = gen.is_nan(gen_array_ops.gather_v2(x, order, _axis(0))) if x.dtype.is_floating else None
-    new = nan if nan is not None else gen_array_ops.zeros_like(gen.equal(order, order))
-    for key in keys:
-        changed = gen.not_equal(key[1:], key[:-1])
-        first = gen_array_ops.ones_like(gen.equal(order[:1], order[:1]))
-        new = gen.logical_or(new, gen_array_ops.concat_v2([first, changed], _axis(0)))
-    return order, new
-
-
-def _true(mask: Any) -> Any:
-    return gen_array_ops.reshape(gen_array_ops.where(mask), small_constant((-1,), tf.int32))
+    parts = (complexes.imag(x), complexes.real(x)) if x.dtype.is_complex else (x,)
+    count = sizes(x)[0]
+    order = cast(count_up(count), tf.int64)
+    for part in parts:  # each sort is stable, so the last part decides first
+        order = gen_array_ops.gather_v2(order, _order(_key(gen_array_ops.gather_v2(part, order, 0)), count, False)[1], 0)
+    new = gen.less(order[1:], 0)
+    for part in parts:
+        part = gen_array_ops.gather_v2(part, order, 0)
+        new = gen.logical_or(new, gen.not_equal(part[1:], part[:-1]))
+    return order, gen_array_ops.concat_v2([gen.greater_equal(order[:1], 0), new], 0)
 
 
 def unique_values(x: Any) -> Any:
-    flat = _flat(x)
+    flat = flattened(x)
     order, new = _groups(flat)
-    return gen_array_ops.gather_v2(flat, gen_array_ops.gather_v2(order, _true(new), _axis(0)), _axis(0))
+    return gen_array_ops.gather_v2(flat, gen_array_ops.gather_v2(order, true_places(new), 0), 0)
 
 
 def unique_all(x: Any) -> tuple[Any, Any, Any, Any]:
-    flat = _flat(x)
+    flat = flattened(x)
     order, new = _groups(flat)
-    starts = _true(new)
-    indices = gen_array_ops.gather_v2(order, starts, _axis(0))
-    group = gen.sub(gen.cumsum(cast(new, tf.int64), _axis(0)), filled(1, tf.int64))
-    column = gen_array_ops.expand_dims(order, _axis(1))
-    inverse = gen_array_ops.scatter_nd(column, group, gen_array_ops.shape(order, tf.int64))
-    ends = gen_array_ops.concat_v2([starts[1:], gen_array_ops.shape(order, tf.int64)], _axis(0))
+    starts = true_places(new)
+    indices = gen_array_ops.gather_v2(order, starts, 0)
+    group = gen.sub(gen.cumsum(cast(new, tf.int64), 0), 1)
+    length = gen_array_ops.shape(order, tf.int64)
+    inverse = gen_array_ops.scatter_nd(gen_array_ops.expand_dims(order, 1), group, length)
+    ends = gen_array_ops.concat_v2([starts[1:], length], 0)
     counts = gen.sub(ends[: gen_array_ops.size(starts)], starts)  # an empty x has no starts
-    values = gen_array_ops.gather_v2(flat, indices, _axis(0))
+    values = gen_array_ops.gather_v2(flat, indices, 0)
     return values, indices, gen_array_ops.reshape(inverse, gen_array_ops.shape(x)), counts
 
 
 # ---- counting ------------------------------------------------------------------------------------------------------------------
 def bincount(x: Any, weights: Any, *, minlength: int, length: int | None) -> Any:
     x = tensor(x)
-    if x.shape.rank not in (1, None) or not x.dtype.is_integer:
-        raise (TypeError if x.shape.rank == 1 else ValueError)(
-            f"bincount: x must be a 1-d integer array, got {dtype_of(x)} with {x.shape.rank} dimensions"
-        )
+    errors.check_counted(dtype_of(x), shape_of(x), None if weights is None else shape_of(weights))
     values = cast(x, tf.int64)
-    zero, one = filled(0, tf.int64), filled(1, tf.int64)
-    if not is_traced(values) and bool(gen._any(gen.less(values, zero), _axis(0))):
-        raise ValueError("bincount: x has negative values; they must be 0 or more")
+    if not is_traced(values) and bool(gen._any(gen.less(values, 0), 0)):
+        raise errors.negative_elements("bincount", "x")
     if length is None:
-        top = gen._max(gen_array_ops.concat_v2([values, small_constant((minlength - 1, -1), tf.int64)], _axis(0)), _axis(0))
-        size = gen.add_v2(top, one)
+        size = gen.maximum(gen.add_v2(gen._max(values, 0), 1), max(minlength, 0))
     else:
         size = filled(length, tf.int64)
-        values = gen.select_v2(gen.less(values, size), values, filled(-1, tf.int64))  # negative ids are dropped
+        values = choose(gen.less(values, size), values, -1)  # negative ids are dropped
     data = gen_array_ops.ones_like(values) if weights is None else tensor(weights)
-    if data.dtype is tf.bool:
-        return cast(gen.unsorted_segment_sum(cast(data, tf.int64), values, size), tf.bool)
-    return gen.unsorted_segment_sum(data, values, size)
+    return gen.unsorted_segment_sum(cast(data, tf.int64) if data.dtype is tf.bool else data, values, size)

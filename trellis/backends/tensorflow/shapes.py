@@ -1,22 +1,21 @@
-"""Shapes, axes and dtypes of TensorFlow operands, for the other files of this backend.
+"""Shapes and axes of TensorFlow operands.
 
-Two limits of TensorFlow shape this file. An op that is given a Python list or tuple where it wants a tensor converts it on a
-path that costs six times the op itself: `vector` keeps such constants (inside a tf.function a small one becomes a Const node,
-so static shapes stay known). And inside a tf.function a size may be unknown: `sizes` gives an int where it is known, else a
+Two limits of TensorFlow shape this file. An op converts a Python list or tuple to a tensor on a path that costs six times the op
+itself: `vector` keeps such constants (inside a tf.function a small one becomes a Const node, so static shapes stay known). A
+Python number costs nothing. And inside a tf.function a size may be unknown: `sizes` gives an int where it is known, else a
 tensor.
 """
 
 from __future__ import annotations
 
 import functools
+from collections.abc import Iterable
 from typing import Any
 
 import tensorflow as tf
-from tensorflow.python.ops import gen_array_ops
+from tensorflow.python.ops import gen_array_ops, gen_math_ops
 
-from trellis import dtypes
-from trellis.backends.tensorflow.meta import cast, dtype_of, native_dtype, shape_of
-from trellis.dtypes import DType
+from trellis.backends.tensorflow.meta import shape_of
 
 _INT32_MAX = 2**31 - 1
 
@@ -28,10 +27,11 @@ def _vector(values: tuple[int, ...]) -> Any:
         return tf.constant(values, tf.int64 if wide else tf.int32, (len(values),))
 
 
-def vector(values: Any) -> Any:
-    """A 1-d integer tensor of ints; a list with unknown sizes, which are tensors, stays as it is and is packed by the op."""
+def vector(values: Iterable[Any]) -> Any:
+    """A 1-d integer tensor of ints. A list with unknown sizes, which are tensors, stays as it is: the op packs it."""
+    values = tuple(values)
     try:
-        return _vector(tuple(values))
+        return _vector(values)
     except TypeError:  # a symbolic tensor among them is not hashable
         return list(values)
 
@@ -50,63 +50,33 @@ def same_sizes(a: Any, b: Any) -> bool:
     return all(isinstance(n, int) for n in (*a, *b)) and tuple(a) == tuple(b)
 
 
-def product(values: Any) -> Any:
+def product(values: Iterable[Any]) -> Any:
     result: Any = 1
     for n in values:
         result = n if isinstance(result, int) and result == 1 else result * n
     return result
 
 
-def reshaped(x: Any, shape: Any) -> Any:
-    return gen_array_ops.reshape(x, vector(shape))
+def at_least_zero(n: Any) -> Any:
+    return max(n, 0) if isinstance(n, int) else tf.maximum(n, 0)
 
 
-def to_front(axis: int, ndim: int) -> int:
-    """`axis` counted from the front. One that is out of range stays so: the op refuses it."""
-    return axis + ndim if axis < 0 else axis
+def same_padding(size: Any, extent: int, stride: int) -> tuple[Any, Any]:
+    """The padding "SAME" of an axis for windows of the given extent."""
+    total = at_least_zero(extent - 1 - (size - 1) % stride)
+    return total // 2, total - total // 2
 
 
-def unify(op: str, arrays: tuple[Any, ...], kinds: str = "biufc") -> list[Any]:
-    """The arrays in their common dtype, which must be of one of `kinds`."""
-    first = arrays[0].dtype if hasattr(arrays[0], "dtype") else None
-    if first is not None and kinds == "biufc" and all(getattr(x, "dtype", None) == first for x in arrays):
-        return list(arrays)
-    items = [dtype_of(x) if hasattr(x, "dtype") else x for x in arrays]
-    dtype = dtypes.common_dtype(items)
-    if dtype.kind not in kinds:
-        given = " and ".join(str(x) if type(x) is DType else f"Python {type(x).__name__}" for x in items)
-        raise TypeError(f"{op}: expected a numeric dtype, got {given}; cast it with tl.astype")
-    native = native_dtype(dtype)
-    return [cast(x, native) if hasattr(x, "dtype") else tf.constant(x, native) for x in arrays]
-
-
-def broadcast(x: Any, shape: Any) -> Any:
-    """`x` with the given sizes. BroadcastTo has kernels for 5 axes that take turns in being broadcast; Tile has no limit."""
-    if len(shape) <= 5:
-        return gen_array_ops.broadcast_to(x, vector(shape))
-    own = sizes(x)
-    if len(own) > len(shape):
-        raise ValueError(f"broadcast_to: an array of shape {own} does not broadcast to {shape}")
-    own = (1,) * (len(shape) - len(own)) + own
-    if all(isinstance(n, int) for n in (*own, *shape)):
-        if any(n not in (1, m) for n, m in zip(own, shape)):
-            raise ValueError(f"broadcast_to: an array of shape {own} does not broadcast to {shape}")
-        return tiled(reshaped(x, own), [m if n == 1 else 1 for n, m in zip(own, shape)])
-    repetitions = [m if isinstance(n, int) and n == 1 else tf.where(tf.equal(n, 1), m, 1) for n, m in zip(own, shape)]
-    return tiled(reshaped(x, own), repetitions)
-
-
-def tiled(x: Any, repetitions: Any) -> Any:
-    if x.dtype == tf.uint16:  # Tile has no kernel for it
-        return gen_array_ops.bitcast(gen_array_ops.tile(gen_array_ops.bitcast(x, tf.int16), vector(repetitions)), tf.uint16)
-    return gen_array_ops.tile(x, vector(repetitions))
+def count_up(stop: Any) -> Any:
+    """0, 1, ... stop - 1 for an int or a 0-d tensor: int64 if `stop` is, else int32."""
+    return gen_math_ops._range(0, stop, 1) if isinstance(stop, int) else tf.range(stop)
 
 
 def common_sizes(op: str, *all_sizes: tuple[Any, ...]) -> tuple[Any, ...]:
     """The sizes that several arrays broadcast to; where a size is unknown, the graph works it out."""
     ndim = max(map(len, all_sizes), default=0)
     rows = [(1,) * (ndim - len(s)) + tuple(s) for s in all_sizes]
-    return tuple(_common_size(op, column) for column in zip(*rows)) if rows else ()
+    return tuple(_common_size(op, column) for column in zip(*rows))
 
 
 def _common_size(op: str, column: tuple[Any, ...]) -> Any:

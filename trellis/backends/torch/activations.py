@@ -2,31 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import wraps
-from typing import Any
-
 import torch
 import torch.nn.functional as F
 
-from trellis.backends.torch.convert import FLOAT
-from trellis.composites import activations as composites
-
-__all__ = [
-    "celu", "elu", "gelu", "glu", "hardsigmoid", "hardswish", "hardtanh", "leaky_relu", "logsigmoid", "mish", "relu", "relu6",
-    "selu", "silu", "softplus", "swiglu",
-]  # fmt: skip
-
+from trellis.backends.torch.operands import FLOAT, with_composite
+from trellis.composites import composed
 
 _SHORT = FLOAT - {torch.float64}  # for kernels that hold their constants in float32, whatever the dtype
-
-
-def _own(native: Callable[..., torch.Tensor], composite: Callable[..., Any], direct: Any = FLOAT) -> Callable[..., torch.Tensor]:
-    @wraps(composite)
-    def run(x: torch.Tensor, **params: Any) -> torch.Tensor:
-        return native(x, **params) if x.dtype in direct else composite(x, **params)
-
-    return run
 
 
 def _swiglu(x: torch.Tensor, *, axis: int) -> torch.Tensor:
@@ -34,19 +16,15 @@ def _swiglu(x: torch.Tensor, *, axis: int) -> torch.Tensor:
     return F.silu(first) * second
 
 
-celu = _own(F.celu, composites.celu, _SHORT)
-elu = _own(F.elu, composites.elu)
-gelu = _own(F.gelu, composites.gelu)
-glu = _own(lambda x, *, axis: F.glu(x, axis), composites.glu)
-hardsigmoid = _own(F.hardsigmoid, composites.hardsigmoid, _SHORT)
-hardswish = _own(F.hardswish, composites.hardswish)
-hardtanh = _own(lambda x, *, min, max: F.hardtanh(x, min, max), composites.hardtanh)
-leaky_relu = _own(F.leaky_relu, composites.leaky_relu)
-logsigmoid = _own(F.logsigmoid, composites.logsigmoid)
-mish = _own(F.mish, composites.mish)
-relu = _own(F.relu, composites.relu)
-relu6 = _own(F.relu6, composites.relu6)
-selu = _own(F.selu, composites.selu)
-silu = _own(F.silu, composites.silu)
-softplus = _own(F.softplus, composites.softplus)
-swiglu = _own(_swiglu, composites.swiglu)
+# The activations that are a function of torch with the same name and parameters.
+_BY_NAME = (
+    "elu", "gelu", "hardswish", "leaky_relu", "logsigmoid", "mish", "relu", "relu6", "selu", "silu", "softplus",
+)  # fmt: skip
+
+celu = with_composite(F.celu, composed.celu, _SHORT)
+glu = with_composite(lambda x, *, axis: F.glu(x, axis), composed.glu)
+hardsigmoid = with_composite(F.hardsigmoid, composed.hardsigmoid, _SHORT)
+hardtanh = with_composite(lambda x, *, min, max: F.hardtanh(x, min, max), composed.hardtanh)
+swiglu = with_composite(_swiglu, composed.swiglu)
+globals().update({op: with_composite(getattr(F, op), getattr(composed, op)) for op in _BY_NAME})
+__all__ = ["celu", "glu", "hardsigmoid", "hardtanh", "swiglu", *_BY_NAME]  # pyright: ignore[reportUnsupportedDunderAll]

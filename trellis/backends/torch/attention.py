@@ -8,19 +8,21 @@ import torch
 import torch.nn.functional as F
 
 from trellis.backends.torch import grad
-from trellis.backends.torch.convert import FLOAT
-from trellis.composites import attention
-from trellis.composites.attention import optional_floating, visible
+from trellis.backends.torch.operands import FLOAT
+from trellis.composites import attention, composed, on_arrays
+from trellis.composites.support import floating
 
 __all__ = ["linear", "scaled_dot_product_attention"]
+
+_visible = on_arrays(attention.visible)
 
 
 def linear(x: Any, weight: Any, bias: Any) -> Any:
     dtype = x.dtype
     if weight.dim() == 2 and dtype in FLOAT and weight.dtype is dtype and (bias is None or bias.dtype is dtype):
         return F.linear(x, weight, bias)
-    x, weight, bias = optional_floating("linear", x, weight, bias)
-    return F.linear(x, weight, bias) if weight.dim() == 2 else attention.linear(x, weight, bias)
+    x, weight, bias = floating("linear", x, weight, bias, real=True)
+    return F.linear(x, weight, bias) if weight.dim() == 2 else composed.linear(x, weight, bias)
 
 
 def scaled_dot_product_attention(
@@ -28,23 +30,22 @@ def scaled_dot_product_attention(
 ) -> Any:
     if noise is not None or transformed():  # torch's own draws from the global generator, and has a first derivative only
         options: dict[str, Any] = {"scale": scale, "is_causal": is_causal, "dropout_p": dropout_p}
-        return attention.scaled_dot_product_attention(query, key, value, mask, noise, **options)
+        return composed.scaled_dot_product_attention(query, key, value, mask, noise, **options)
     if not (query.dtype is key.dtype is value.dtype and query.dtype in FLOAT):
-        query, key, value = optional_floating("scaled_dot_product_attention", query, key, value)
-    return _fused(query, key, value, mask, scale, is_causal)
+        query, key, value = floating("scaled_dot_product_attention", query, key, value, real=True)
+    result = _fused(query, key, value, mask, scale, is_causal)
+    return result if mask is not None else torch.where(torch.isnan(query).any(-1, True), torch.nan, result)  # torch's kernel: 0
 
 
 def transformed() -> bool:
     """Whether torch.func's transforms run, which lack rules for fused kernels, or a gradient will be differentiated again."""
-    if torch.compiler.is_compiling():
-        return len(grad._TRACED) > 0
-    return torch._C._functorch.peek_interpreter_stack() is not None or grad._DEPTH.get() > 1
+    return grad.in_transform() or (not torch.compiler.is_compiling() and grad._DEPTH.get() > 1)
 
 
 def _fused(query: Any, key: Any, value: Any, mask: Any, scale: float, is_causal: bool) -> Any:
     if mask is not None and (is_causal or mask.dtype is not torch.bool or mask.dim() < 2):
         scores = query.new_empty(()).expand(query.shape[-2], key.shape[-2])  # for its shape
-        mask, is_causal = visible(mask, is_causal, scores), False
+        mask, is_causal = _visible(mask, is_causal, scores), False
         mask = mask.reshape((1,) * (2 - mask.dim()) + tuple(mask.shape))
     if query.dim() == 4 and query.shape[:2] == key.shape[:2] == value.shape[:2]:
         return F.scaled_dot_product_attention(query, key, value, mask, 0.0, is_causal, scale=scale)

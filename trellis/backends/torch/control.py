@@ -18,8 +18,8 @@ from typing import Any
 
 import torch
 
-from trellis import tree
 from trellis.backends.torch import grad
+from trellis.core import errors, tree
 
 __all__ = ["compile", "compiles", "cond", "scan", "vmap", "while_loop"]
 
@@ -42,7 +42,10 @@ def vmap(function: Callable[[Flat], tuple[Flat, Flat]], arrays: Flat, axes: Sequ
         shapes = [(*x.shape[:axis], *x.shape[axis + 1 :]) for x, axis in zip(arrays, axes)]
         stacked, fixed = function([x.new_zeros(shape) for x, shape in zip(arrays, shapes)])
         return [y.new_zeros((0, *y.shape)) for y in stacked], fixed
-    return torch.func.vmap(run, in_dims=tuple(axes), out_dims=(0, None), randomness="different")(*arrays)
+    try:
+        return torch.func.vmap(run, in_dims=tuple(axes), out_dims=(0, None), randomness="different")(*arrays)
+    except ValueError as error:
+        raise errors.vmap_differs() if "when out_dim is None" in str(error) else error from None
 
 
 def _compiling_in_transform() -> bool:
@@ -71,35 +74,25 @@ def _own(arrays: Flat) -> Flat:
     return [x.clone(memory_format=torch.contiguous_format) for x in arrays]
 
 
-def _functorch() -> Any:
-    """What tells about torch.func's tensors. torch.compile cannot trace it; an exception makes it run the caller as Python."""
-    if torch.compiler.is_compiling():
+def _layers(x: Any) -> list[Any]:
+    """`x` and the tensors inside of it, if torch.func has wrapped it. The last is an ordinary tensor."""
+    if torch.compiler.is_compiling():  # which cannot trace this; an exception makes it run the caller as Python
         raise NotImplementedError("control flow of Python inside of torch.compile")
-    return torch._C._functorch
+    found = [x]
+    while torch._C._functorch.is_functorch_wrapped_tensor(found[-1]):
+        found.append(torch._C._functorch.get_unwrapped(found[-1]))
+    return found
 
 
 def _is_batched(x: Any) -> bool:
-    functorch = _functorch()
-    while functorch.is_functorch_wrapped_tensor(x):
-        if functorch.is_batchedtensor(x):
-            return True
-        x = functorch.get_unwrapped(x)
-    return False
-
-
-def _any(x: Any) -> bool:
-    """Whether any element of a vmap is true: below vmap it is an ordinary tensor."""
-    functorch = _functorch()
-    while functorch.is_functorch_wrapped_tensor(x):
-        x = functorch.get_unwrapped(x)
-    return bool(x.any())
+    return any(map(torch._C._functorch.is_batchedtensor, _layers(x)))
 
 
 def while_loop(condition: Callable[[Flat], Any], body: Callable[[Flat], Flat], carry: Flat) -> Flat:
     if torch.compiler.is_compiling():
         return _while_compiled(condition, body, carry)
     going = condition(carry)
-    while _any(going) if _is_batched(going) else going:
+    while _layers(going)[-1].any() if _is_batched(going) else going:
         after = body(carry)
         carry = _select(going, after, carry) if _is_batched(going) else after
         going = condition(carry)
@@ -140,7 +133,7 @@ def scan(step: Callable[[Flat, Flat], tuple[Flat, Flat]], carry: Flat, xs: Flat,
 # ---- compile -------------------------------------------------------------------------------------------------------------------
 def compiles(arrays: Flat) -> bool:
     """Not inside another trace, nor where the gradient is differentiated again: compiled code has no second derivative."""
-    return not (grad._in_transform() or grad._DEPTH.get() > 1)
+    return not (grad.needs_functional() or grad._DEPTH.get() > 1)
 
 
 def compile(function: Callable[[Flat], Any]) -> Callable[[Flat], Any]:

@@ -17,43 +17,30 @@ _TRANSPOSED = {n: (n, n + 1, *range(n)) for n in (1, 2, 3)}
 
 
 def convolution(
-    x: torch.Tensor,
-    filters: torch.Tensor,
-    bias: torch.Tensor | None,
-    *,
-    strides: Any,
-    padding: Any,
-    x_dilations: Any,
-    dilations: Any,
-    groups: int,
-    channel_last: bool,
-    filter_channel_last: bool,
-) -> torch.Tensor:
+    x: torch.Tensor, filters: torch.Tensor, bias: torch.Tensor | None, *, strides: Any, padding: Any, x_dilations: Any,
+    dilations: Any, groups: int, channel_last: bool, filter_channel_last: bool,
+) -> torch.Tensor:  # fmt: skip
     dims = len(strides)
     x = x.permute(*_TO_FIRST[dims]) if channel_last else x
     filters = _dense(filters.permute(*_FILTERS[dims])) if filter_channel_last else filters.contiguous()
     for axis, d in enumerate(x_dilations, 2):
         x = _with_zeros(x, axis, d) if d > 1 else x
-    symmetric = [low if low < high else high for low, high in padding]
-    extra = [n - s for p, s in zip(reversed(padding), reversed(symmetric)) for n in p]
-    if any(extra):  # the kernels pad both sides alike
-        x = pad(x, extra)
+    x, symmetric = pad_asymmetric(x, padding)
     result = torch.convolution(x, filters, bias, strides, symmetric, dilations, False, (0,) * dims, groups)
     return result.permute(*_TO_LAST[dims]) if channel_last else result
 
 
+def pad_asymmetric(x: torch.Tensor, padding: Any) -> tuple[torch.Tensor, list[int]]:
+    """The kernels pad both sides alike: `x` with the rest of the larger padding, and the smaller one, which is left to them."""
+    symmetric = [low if low < high else high for low, high in padding]
+    extra = [n - s for pair, s in zip(reversed(padding), reversed(symmetric)) for n in pair]
+    return pad(x, extra) if any(extra) else x, symmetric
+
+
 def transposed_convolution(
-    x: torch.Tensor,
-    filters: torch.Tensor,
-    bias: torch.Tensor | None,
-    *,
-    strides: Any,
-    padding: Any,
-    output_shape: Any,
-    dilations: Any,
-    groups: int,
-    channel_last: bool,
-) -> torch.Tensor:
+    x: torch.Tensor, filters: torch.Tensor, bias: torch.Tensor | None, *, strides: Any, padding: Any, output_shape: Any,
+    dilations: Any, groups: int, channel_last: bool,
+) -> torch.Tensor:  # fmt: skip
     dims = len(strides)
     x = x.permute(*_TO_FIRST[dims]) if channel_last else x
     filters = _dense(filters.permute(*_TRANSPOSED[dims]))

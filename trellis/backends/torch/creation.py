@@ -3,50 +3,42 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import torch
 
-from trellis.backends.torch.convert import COMPLEX, FLOAT, INTEGER, NATIVE, UNSIGNED
 from trellis.backends.torch.meta import native_device
+from trellis.backends.torch.operands import DTYPE, FLOAT, INTEGER, NATIVE, UNSIGNED
 from trellis.backends.torch.unsigned import wide
-from trellis.dtypes import DType, integer_range
+from trellis.core import errors
+from trellis.core.dtypes import DType
+from trellis.core.typing import Sizes
 
 __all__ = [
     "arange", "empty", "empty_like", "eye", "fftfreq", "full", "full_like", "linspace", "meshgrid", "rfftfreq", "tril", "triu",
 ]  # fmt: skip
 
 
-def full(*, shape: tuple[int, ...], fill_value: Any, dtype: DType, device: Any) -> torch.Tensor:
-    return _filled(shape, fill_value, NATIVE[dtype], native_device(device))
+def full(*, shape: Sizes, fill_value: Any, dtype: DType, device: Any) -> torch.Tensor:
+    return _filled("full", shape, fill_value, NATIVE[dtype], native_device(device))
 
 
-def _filled(shape: Any, value: Any, dtype: torch.dtype, device: Any) -> torch.Tensor:
+def _filled(op: str, shape: Any, value: Any, dtype: torch.dtype, device: Any) -> torch.Tensor:
     if isinstance(value, torch.Tensor):
         return value.to(dtype=dtype, device=device).expand(shape).clone()
-    if isinstance(value, complex) and dtype not in COMPLEX:
-        raise TypeError(f"full: the complex number {value!r} does not fit in {dtype}; ask for a complex dtype")
+    errors.check_fill(op, value, DTYPE[dtype])
     if type(value) is float and dtype in FLOAT and not math.isinf(value) and abs(value) > torch.finfo(dtype).max:
         value = math.copysign(math.inf, value)  # torch refuses what it would have to round to infinity
-    if type(value) is int and (dtype in INTEGER or dtype in UNSIGNED):
-        _check_fits("full", value, dtype)
     return torch.full(shape, value, dtype=dtype, device=device)
-
-
-def _check_fits(op: str, value: int, dtype: torch.dtype) -> None:
-    from trellis.backends.torch.convert import DTYPE
-
-    low, high = integer_range(DTYPE[dtype])
-    if not low <= value <= high:
-        raise OverflowError(f"{op}: the Python integer {value} does not fit in {DTYPE[dtype]} ({low} to {high})")
 
 
 def full_like(x: torch.Tensor, *, fill_value: Any, dtype: DType | None, device: Any) -> torch.Tensor:
     wanted = x.dtype if dtype is None else NATIVE[dtype]
-    return _filled(x.shape, fill_value, wanted, x.device if device is None else native_device(device))
+    return _filled("full_like", x.shape, fill_value, wanted, x.device if device is None else native_device(device))
 
 
-def empty(*, shape: tuple[int, ...], dtype: DType, device: Any) -> torch.Tensor:
+def empty(*, shape: Sizes, dtype: DType, device: Any) -> torch.Tensor:
     return torch.empty(shape, dtype=NATIVE[dtype], device=native_device(device))
 
 
@@ -61,15 +53,12 @@ def arange(*, start: Any, stop: Any, step: Any, dtype: DType, device: Any) -> to
     count = -((start - stop) // step) if exact else math.ceil((stop - start) / step)
     if count <= 0:
         return torch.empty((0,), dtype=wanted, device=place)
-    if wanted in FLOAT:
-        return torch.arange(count, dtype=torch.float64, device=place).mul_(step).add_(start).to(wanted)
     if exact and dtype.kind in "iu":
         if max(abs(start), abs(start + count * step)) < 2**53:
             return torch.arange(start, start + count * step, step, dtype=torch.int64, device=place).to(wanted)
         # torch finds the number of steps in double precision, and counts only in signed integers: these wrap there and back
         return (torch.arange(count, dtype=torch.int64, device=place) * _wrapped(step) + _wrapped(start)).to(wanted)
-    counted = torch.arange(count, dtype=torch.float64, device=place) * step + start
-    return counted.to(wanted)
+    return torch.arange(count, dtype=torch.float64, device=place).mul_(step).add_(start).to(wanted)
 
 
 def _wrapped(value: int) -> int:
@@ -79,7 +68,7 @@ def _wrapped(value: int) -> int:
 def linspace(*, start: Any, stop: Any, num: int, endpoint: bool, dtype: DType, device: Any) -> torch.Tensor:
     wanted, place = NATIVE[dtype], native_device(device)
     compute = torch.complex128 if dtype.kind == "c" else torch.float64
-    first, last = (_filled((), v, compute, place) for v in (start, stop))
+    first, last = (_filled("linspace", (), v, compute, place) for v in (start, stop))
     intervals = num - 1 if endpoint else num
     fraction = torch.arange(num, dtype=torch.float64, device=place) / max(intervals, 1)
     half = last / 2 - first / 2  # half, so that huge ranges do not overflow; from both ends, so that the last is exact
@@ -95,27 +84,27 @@ def eye(*, n_rows: int, n_cols: int, k: int, dtype: DType, device: Any) -> torch
     return (columns - rows[:, None] == max(-n_rows, min(k, n_cols))).to(NATIVE[dtype])  # k may be more than int64 holds
 
 
-def fftfreq(*, n: int, d: float, dtype: DType, device: Any) -> torch.Tensor:
-    return torch.fft.fftfreq(n, d=d, dtype=torch.float64, device=native_device(device)).to(NATIVE[dtype])
+def _frequencies(native: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
+    def run(*, n: int, d: float, dtype: DType, device: Any) -> torch.Tensor:
+        return native(n, d=d, dtype=torch.float64, device=native_device(device)).to(NATIVE[dtype])
+
+    return run
 
 
-def rfftfreq(*, n: int, d: float, dtype: DType, device: Any) -> torch.Tensor:
-    return torch.fft.rfftfreq(n, d=d, dtype=torch.float64, device=native_device(device)).to(NATIVE[dtype])
+fftfreq, rfftfreq = _frequencies(torch.fft.fftfreq), _frequencies(torch.fft.rfftfreq)
 
 
 def meshgrid(*arrays: torch.Tensor, indexing: str) -> tuple[torch.Tensor, ...]:
-    lengths = [x.numel() for x in arrays]
     rank = len(arrays)
-    grids = []
-    for i, x in enumerate(arrays):
-        grid = x.reshape([-1 if j == i else 1 for j in range(rank)]).expand(lengths)
-        grids.append(grid.transpose(0, 1) if indexing == "xy" and rank > 1 else grid)
-    return tuple(grids)
+    grids = torch.broadcast_tensors(*(x.reshape([-1 if j == i else 1 for j in range(rank)]) for i, x in enumerate(arrays)))
+    return tuple(grid.transpose(0, 1) for grid in grids) if indexing == "xy" and rank > 1 else tuple(grids)
 
 
-def tril(x: torch.Tensor, *, k: int) -> torch.Tensor:
-    return torch.tril(wide(x), k).to(x.dtype) if x.dtype in UNSIGNED else torch.tril(x, k)
+def _triangle(native: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
+    def run(x: torch.Tensor, *, k: int) -> torch.Tensor:
+        return native(wide(x), k).to(x.dtype) if x.dtype in UNSIGNED else native(x, k)
+
+    return run
 
 
-def triu(x: torch.Tensor, *, k: int) -> torch.Tensor:
-    return torch.triu(wide(x), k).to(x.dtype) if x.dtype in UNSIGNED else torch.triu(x, k)
+tril, triu = _triangle(torch.tril), _triangle(torch.triu)

@@ -16,12 +16,13 @@ from typing import Any
 
 import torch
 
-from trellis import dispatch, transforms
+from trellis.core import dispatch
+from trellis.transforms import gradients as transforms
 
 _BUILTINS = "torch._dynamo.variables.builtin"
 
 
-def prepare() -> None:
+def prepare_dynamo() -> None:
     # Dynamo cannot read a context variable: it asks for the default backend and for with_grads once, when it traces
     for function in (dispatch.default_backend, transforms.grads_enter):
         function._dynamo_marked_constant = True  # type: ignore[attr-defined]

@@ -1,45 +1,33 @@
-"""Elementwise ops: one row each. `direct` dtypes run torch's kernel as it is; the others come here by the slow way."""
+"""Elementwise ops: the torch function of the same name, or a row that names another kernel, for some dtypes or for all."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Set
 from typing import Any
 
 import torch
 
-from trellis.backends import elementwise as factories
-from trellis.backends.torch import unsigned
-from trellis.backends.torch.complex import complex_acos, complex_expm1, complex_log1p, complex_round, complex_sign, complex_tanh
-from trellis.backends.torch.convert import BOOL, COMPLEX, FLOAT, INTEGER, UNSIGNED, promoted, same_dtype, value_for, weak
-from trellis.domains import compute_dtype
+from trellis.backends.elementwise import Kernel, Kernels, clip_dtype, default_kernel, define, row, rows_by_name
+from trellis.backends.torch import complexes, unsigned
+from trellis.backends.torch.operands import COMPLEX, FLOAT, NATIVE, dtype_of, promoted, same_dtype, to_tensors, weak
+from trellis.core.dtypes import bfloat16, float16, uint16, uint32, uint64
+from trellis.core.table import TABLE
 
 Tensor = torch.Tensor
-Kernel = Callable[..., torch.Tensor]
 
-_NUMERIC = FLOAT | COMPLEX | INTEGER
-_ALL = _NUMERIC | BOOL
 # Python numbers of these may go to a torch kernel beside such tensors: the result is what a converted number would give.
 _PLAIN = frozenset({torch.float32, torch.float64})
 _PLAIN_INTEGERS = frozenset({torch.int32, torch.int64})
 
 
-def _unary(name: str, native: Kernel, direct: Set[torch.dtype], others: dict[torch.dtype, Kernel]) -> Kernel:
-    def slow(x: torch.Tensor) -> torch.Tensor:
-        (x,) = promoted(name, x)
-        return others.get(x.dtype, native)(x)
+def _with_numbers(op: str, kernels: Kernels, slow: Kernel) -> Kernel:
+    """torch's kernels take a Python number for x2, so it need not become a tensor."""
+    native = default_kernel(_TABLE[op])
+    direct = frozenset(dtype for dtype, kernel in kernels.items() if kernel is native)
+    takes_numbers = TABLE[op].takes_numbers
+    with_float = _PLAIN & direct if takes_numbers else frozenset()
+    with_int = (_PLAIN | _PLAIN_INTEGERS) & direct if takes_numbers else frozenset()
 
-    return factories.unary(name, native, direct, slow)
-
-
-def _binary(
-    name: str, native: Kernel, direct: Set[torch.dtype], others: dict[torch.dtype, Kernel], numbers: bool = True
-) -> Kernel:
-    """`numbers`: whether torch's kernel takes a Python number for x2."""
-
-    with_float = _PLAIN & direct if numbers else frozenset()
-    with_int = (_PLAIN | _PLAIN_INTEGERS) & direct if numbers else frozenset()
-
-    def slow(x1: Any, x2: Any) -> torch.Tensor:
+    def mixed(x1: Any, x2: Any) -> torch.Tensor:
         if type(x2) is float:
             if type(x1) is Tensor and x1.dtype in with_float:
                 return native(x1, x2)
@@ -48,14 +36,9 @@ def _binary(
                 return native(x1, x2)
         elif isinstance(x1, Tensor) and isinstance(x2, Tensor) and x1.dtype is x2.dtype and x1.dtype in direct:
             return native(x1, x2)  # a Parameter and a Tensor
-        x1, x2 = promoted(name, x1, x2)
-        return others.get(x1.dtype, native)(x1, x2)
+        return slow(x1, x2)
 
-    return factories.binary(name, native, direct, slow)
-
-
-def _for(dtypes: Set[torch.dtype], kernel: Kernel) -> dict[torch.dtype, Kernel]:
-    return dict.fromkeys(dtypes, kernel)
+    return mixed
 
 
 # ---- floats, where torch's kernel differs from the standard --------------------------------------------------------------------
@@ -70,15 +53,36 @@ def _float_floor_divide(x1: torch.Tensor, x2: torch.Tensor) -> torch.Tensor:
     return torch.where(infinite, x1 / x2, torch.floor_divide(x1, x2))
 
 
+def _if_differentiated(native: Kernel, other: Kernel) -> Kernel:
+    """`native`, or `other`, whose derivative is right, where there may be one."""
+
+    def run(x1: torch.Tensor, x2: torch.Tensor) -> torch.Tensor:
+        if x1.requires_grad or x2.requires_grad or torch._C._functorch.peek_interpreter_stack() is not None:
+            return other(x1, x2)
+        return native(x1, x2)
+
+    return run
+
+
 def _logaddexp(x1: torch.Tensor, x2: torch.Tensor) -> torch.Tensor:
-    """torch's own, but where it may be differentiated: twice, it is NaN for operands far apart."""
-    if not (x1.requires_grad or x2.requires_grad or torch._C._functorch.peek_interpreter_stack() is not None):
-        return torch.logaddexp(x1, x2)
+    """torch's own second derivative is NaN for operands far apart. Two equal infinities share the gradient."""
     first = x1 >= x2
     larger, smaller = torch.where(first, x1, x2), torch.where(first, x2, x1)
     same = torch.isinf(x1) & (x1 == x2)
     distance = torch.where(same, -torch.inf, smaller - torch.where(same, 0.0, larger))
-    return larger + torch.log1p(torch.exp(distance))
+    return torch.where(same, x1 * 0.5 + x2 * 0.5, larger) + torch.log1p(torch.exp(distance))
+
+
+def _hypot(x1: torch.Tensor, x2: torch.Tensor) -> torch.Tensor:
+    """With the derivative 0 at the origin, where torch's is NaN."""
+    zero = (x1 == 0) & (x2 == 0)
+    return torch.where(zero, 0.0, torch.hypot(torch.where(zero, 1.0, x1), torch.where(zero, 1.0, x2)))
+
+
+def _xlogy(x1: torch.Tensor, x2: torch.Tensor) -> torch.Tensor:
+    """torch's derivative by x2 at 0, 0 is NaN."""
+    undefined = (x1 == 0) & ((x2 <= 0) | (x2 == torch.inf))
+    return x1 * torch.log(torch.where(undefined, 1.0, x2))
 
 
 def _float_remainder(x1: torch.Tensor, x2: torch.Tensor) -> torch.Tensor:
@@ -86,150 +90,96 @@ def _float_remainder(x1: torch.Tensor, x2: torch.Tensor) -> torch.Tensor:
     return torch.where(rest == 0, torch.copysign(rest, x2), rest)  # a zero, too, has the sign of x2
 
 
+def _differentiable_remainder(x1: torch.Tensor, x2: torch.Tensor) -> torch.Tensor:
+    """The same; its zeros have the derivative of torch's own."""
+    rest = torch.remainder(x1, x2)
+    return torch.where(rest == 0, torch.copysign(rest.detach(), x2.detach()) - (rest.detach() - rest), rest)
+
+
 def _integer_floor_divide(x1: torch.Tensor, x2: torch.Tensor) -> torch.Tensor:
     """By zero it is 0, as in NumPy, where torch raises; by -1 the lowest integer wraps, where the processor may trap."""
-    special = (x2 == 0) | (x2 == -1) if x2.dtype is not torch.uint8 else x2 == 0
+    special = _zero_or_minus_one(x2)
     return torch.where(special, x1 * x2, torch.floor_divide(x1, torch.where(special, 1, x2)))
 
 
 def _integer_remainder(x1: torch.Tensor, x2: torch.Tensor) -> torch.Tensor:
-    special = (x2 == 0) | (x2 == -1) if x2.dtype is not torch.uint8 else x2 == 0
-    return torch.remainder(x1, torch.where(special, 1, x2))
+    return torch.remainder(x1, torch.where(_zero_or_minus_one(x2), 1, x2))
 
 
-def _imag(x: torch.Tensor) -> torch.Tensor:
-    return torch.imag(x) if x.dtype in COMPLEX else torch.zeros_like(x)
+def _zero_or_minus_one(x: torch.Tensor) -> torch.Tensor:
+    return (x == 0) | (x == -1) if x.dtype is not torch.uint8 else x == 0
 
 
-def _true(x: torch.Tensor) -> torch.Tensor:
-    return torch.logical_not(x != 0)
+def _in_float32(kernel: Kernel) -> Kernel:
+    """For float16 and bfloat16, in which the steps of a kernel lose digits: erf is 0 at 1e-17, and logit is rough near 1/2."""
+    return lambda x: kernel(x.float()).to(x.dtype)
+
+
+def _integer_pow(x1: torch.Tensor, x2: Any) -> torch.Tensor:
+    """torch refuses a negative Python number as an exponent, and takes it as a tensor."""
+    return torch.pow(x1, torch.full_like(x1, x2) if type(x2) is int and x2 < 0 else x2)
 
 
 def _identity(x: torch.Tensor) -> torch.Tensor:
     return x
 
 
-_INTEGERS = INTEGER | UNSIGNED
-_same = _for(_INTEGERS, _identity)
-_wraps = unsigned.wrapping
-_compares = unsigned.comparing
-_chooses = unsigned.choosing
-
-# op: torch's kernel, the dtypes for which it is right as it is, and kernels for others in its domain
-_UNARY: dict[str, tuple[Kernel, Set[torch.dtype], dict[torch.dtype, Kernel]]] = {
-    "abs": (torch.abs, _NUMERIC, _for(UNSIGNED, _identity)),
-    "acos": (torch.acos, FLOAT, _for(COMPLEX, complex_acos)),
-    "acosh": (torch.acosh, FLOAT | COMPLEX, {}),
-    "asin": (torch.asin, FLOAT | COMPLEX, {}),
-    "asinh": (torch.asinh, FLOAT | COMPLEX, {}),
-    "atan": (torch.atan, FLOAT | COMPLEX, {}),
-    "atanh": (torch.atanh, FLOAT | COMPLEX, {}),
-    "bitwise_invert": (torch.bitwise_not, INTEGER | BOOL, _for(UNSIGNED, _wraps(torch.bitwise_not))),
-    "ceil": (torch.ceil, FLOAT, _same),
-    "conj": (torch.conj_physical, _NUMERIC, _same),
-    "cos": (torch.cos, FLOAT | COMPLEX, {}),
-    "cosh": (torch.cosh, FLOAT | COMPLEX, {}),
-    "exp": (torch.exp, FLOAT | COMPLEX, {}),
-    "expm1": (torch.expm1, FLOAT, _for(COMPLEX, complex_expm1)),
-    "floor": (torch.floor, FLOAT, _same),
-    "imag": (_imag, _NUMERIC | UNSIGNED, {}),
-    "isfinite": (torch.isfinite, _ALL | UNSIGNED, {}),
-    "isinf": (torch.isinf, _ALL | UNSIGNED, {}),
-    "isnan": (torch.isnan, _ALL | UNSIGNED, {}),
-    "log": (torch.log, FLOAT | COMPLEX, {}),
-    "log10": (torch.log10, FLOAT | COMPLEX, {}),
-    "log1p": (torch.log1p, FLOAT, _for(COMPLEX, complex_log1p)),
-    "log2": (torch.log2, FLOAT | COMPLEX, {}),
-    "logical_not": (torch.logical_not, _ALL, _for(UNSIGNED, _true)),
-    "negative": (torch.neg, _NUMERIC, _for(UNSIGNED, _wraps(torch.neg))),
-    "positive": (_identity, _NUMERIC | UNSIGNED, {}),
-    "real": (torch.real, _NUMERIC, _same),
-    "reciprocal": (torch.reciprocal, FLOAT | COMPLEX, {}),
-    "round": (torch.round, FLOAT, _same | _for(COMPLEX, complex_round)),
-    "sign": (torch.sign, INTEGER, _for(FLOAT, _float_sign) | _for(COMPLEX, complex_sign) | _for(UNSIGNED, unsigned.sign)),
-    "signbit": (torch.signbit, FLOAT, {}),
-    "sin": (torch.sin, FLOAT | COMPLEX, {}),
-    "sinh": (torch.sinh, FLOAT | COMPLEX, {}),
-    "sqrt": (torch.sqrt, FLOAT | COMPLEX, {}),
-    "square": (torch.square, _NUMERIC, _for(UNSIGNED, _wraps(torch.square))),
-    "tan": (torch.tan, FLOAT | COMPLEX, {}),
-    "tanh": (torch.tanh, FLOAT, _for(COMPLEX, complex_tanh)),
-    "trunc": (torch.trunc, FLOAT, _same),
-}
-
-_truth = unsigned.truth
-_BINARY: dict[str, tuple[Kernel, Set[torch.dtype], dict[torch.dtype, Kernel]]] = {
-    "add": (torch.add, _NUMERIC, _for(UNSIGNED, _wraps(torch.add))),
-    "atan2": (torch.atan2, FLOAT, {}),
-    "bitwise_and": (torch.bitwise_and, INTEGER | BOOL | UNSIGNED, {}),
-    "bitwise_left_shift": (torch.bitwise_left_shift, INTEGER, _for(UNSIGNED, _wraps(torch.bitwise_left_shift))),
-    "bitwise_or": (torch.bitwise_or, INTEGER | BOOL | UNSIGNED, {}),
-    "bitwise_right_shift": (torch.bitwise_right_shift, INTEGER, _for(UNSIGNED, unsigned.right_shift)),
-    "bitwise_xor": (torch.bitwise_xor, INTEGER | BOOL | UNSIGNED, {}),
-    "copysign": (torch.copysign, FLOAT, {}),
-    "divide": (torch.true_divide, FLOAT | COMPLEX, {}),
-    "equal": (torch.eq, _ALL | UNSIGNED, {}),
-    "floor_divide": (
-        torch.floor_divide,
-        frozenset(),
-        _for(FLOAT, _float_floor_divide) | _for(INTEGER, _integer_floor_divide) | _for(UNSIGNED, unsigned.floor_divide),
-    ),
-    "greater": (torch.gt, INTEGER | FLOAT, _for(UNSIGNED, _compares(torch.gt))),
-    "greater_equal": (torch.ge, INTEGER | FLOAT, _for(UNSIGNED, _compares(torch.ge))),
-    "hypot": (torch.hypot, FLOAT, {}),
-    "less": (torch.lt, INTEGER | FLOAT, _for(UNSIGNED, _compares(torch.lt))),
-    "less_equal": (torch.le, INTEGER | FLOAT, _for(UNSIGNED, _compares(torch.le))),
-    "logaddexp": (torch.logaddexp, frozenset(), _for(FLOAT, _logaddexp)),
-    "logical_and": (torch.logical_and, _ALL, _for(UNSIGNED, _truth(torch.logical_and))),
-    "logical_or": (torch.logical_or, _ALL, _for(UNSIGNED, _truth(torch.logical_or))),
-    "logical_xor": (torch.logical_xor, _ALL, _for(UNSIGNED, _truth(torch.logical_xor))),
-    "maximum": (torch.maximum, INTEGER | FLOAT, _for(UNSIGNED, _chooses(torch.maximum))),
-    "minimum": (torch.minimum, INTEGER | FLOAT, _for(UNSIGNED, _chooses(torch.minimum))),
-    "multiply": (torch.mul, _NUMERIC | UNSIGNED, {}),
-    "nextafter": (torch.nextafter, FLOAT, {}),
-    "not_equal": (torch.ne, _ALL | UNSIGNED, {}),
-    "pow": (torch.pow, _NUMERIC, _for(UNSIGNED, unsigned.power)),
-    "remainder": (
-        torch.remainder,
-        frozenset(),
-        _for(FLOAT, _float_remainder) | _for(INTEGER, _integer_remainder) | _for(UNSIGNED, unsigned.remainder),
-    ),
-    "subtract": (torch.sub, _NUMERIC, _for(UNSIGNED, _wraps(torch.sub))),
-}
-_TAKE_NUMBERS = frozenset(
-    [
-        "add",
-        "divide",
-        "equal",
-        "greater",
-        "greater_equal",
-        "less",
-        "less_equal",
-        "multiply",
-        "not_equal",
-        "pow",
-        "subtract",
-        "bitwise_and",
-        "bitwise_or",
-        "bitwise_xor",
-    ]
+# The ops whose kernel is not the torch function of the same name. torch's own short names save a call inside of torch.
+# Kind "w" is uint16, uint32 and uint64, for which torch has few kernels; kind "h" is float16 and bfloat16.
+_TABLE = rows_by_name(
+    (torch,),
+    abs=row(torch.abs, w=_identity),
+    acos=row(torch.acos, c=complexes.acos),
+    bitwise_invert=torch.bitwise_not,
+    bitwise_right_shift=row(torch.bitwise_right_shift, w=unsigned.right_shift),
+    ceil=row(torch.ceil, iu=_identity),
+    conj=row(torch.conj_physical, iu=_identity),
+    divide=torch.true_divide,
+    equal=torch.eq,
+    erf=row(torch.erf, h=_in_float32(torch.erf)),
+    expit=torch.sigmoid,
+    expm1=row(torch.expm1, c=complexes.expm1),
+    floor=row(torch.floor, iu=_identity),
+    floor_divide=row(_integer_floor_divide, f=_float_floor_divide, w=unsigned.floor_divide),
+    gammaln=torch.lgamma,
+    greater=torch.gt,
+    greater_equal=torch.ge,
+    hypot=_if_differentiated(torch.hypot, _hypot),
+    imag=row(torch.zeros_like, c=torch.imag),
+    less=torch.lt,
+    less_equal=torch.le,
+    log1p=row(torch.log1p, c=complexes.log1p),
+    logaddexp=_if_differentiated(torch.logaddexp, _logaddexp),
+    logit=row(torch.logit, h=_in_float32(torch.logit)),
+    multiply=torch.mul,
+    negative=torch.neg,
+    not_equal=torch.ne,
+    positive=_identity,
+    pow=row(torch.pow, i=_integer_pow, w=unsigned.power),
+    real=row(torch.real, iu=_identity),
+    remainder=row(_integer_remainder, f=_if_differentiated(_float_remainder, _differentiable_remainder), w=unsigned.remainder),
+    round=row(torch.round, iu=_identity, c=complexes.round),
+    sign=row(torch.sign, f=_float_sign, c=complexes.sign, w=unsigned.sign),
+    subtract=torch.sub,
+    tanh=row(torch.tanh, c=complexes.tanh),
+    trunc=row(torch.trunc, iu=_identity),
+    xlogy=_if_differentiated(torch.xlogy, _xlogy),
 )
+_TABLE |= {op: row(_TABLE[op], w=convert(_TABLE[op])) for convert, ops in unsigned.CONVERSIONS.items() for op in ops}
 
 
 def clip(x: torch.Tensor, min: Any, max: Any) -> torch.Tensor:
-    compute_dtype("clip", [weak(v) for v in (x,)])
-    low = None if min is None else value_for("clip", x, min)
-    high = None if max is None else value_for("clip", x, max)
-    if low is None and high is None:
+    dtype = NATIVE[clip_dtype(dtype_of(x), [weak(bound) for bound in (min, max) if bound is not None])]
+    if min is None and max is None:
         return x.clone()
-    if x.dtype not in UNSIGNED:
-        return torch.clamp(x, low, high)
-    bounds = (None if v is None else unsigned.ordered(v) for v in (low, high))
-    return unsigned.from_ordered(torch.clamp(unsigned.ordered(x), *bounds), x.dtype)
+    wide, low, high = (None if v is None else unsigned.ordered(to_tensors((x, v), dtype)[1]) for v in (x, min, max))
+    return unsigned.from_ordered(torch.clamp(wide, low, high), dtype).to(x.dtype)
 
 
 def where(condition: torch.Tensor, x1: Any, x2: Any) -> torch.Tensor:
-    if condition.dtype is not torch.bool:
+    if not isinstance(condition, torch.Tensor):
+        condition = torch.tensor(bool(condition), device=getattr(x1, "device", None) or getattr(x2, "device", None))
+    elif condition.dtype is not torch.bool:
         condition = condition != 0
     if isinstance(x1, torch.Tensor) and isinstance(x2, torch.Tensor):
         x1, x2 = same_dtype((x1, x2))
@@ -238,9 +188,13 @@ def where(condition: torch.Tensor, x1: Any, x2: Any) -> torch.Tensor:
     return torch.where(condition, x1, x2)
 
 
-for _name, _row in _UNARY.items():
-    globals()[_name] = _unary(_name, *_row)
-for _name, _row in _BINARY.items():
-    globals()[_name] = _binary(_name, *_row, numbers=_name in _TAKE_NUMBERS)
+def nan_to_num(x: torch.Tensor, *, nan: float, posinf: float | None, neginf: float | None) -> torch.Tensor:
+    if x.dtype in COMPLEX:
+        parts = (torch.nan_to_num(part, nan, posinf, neginf) for part in (x.real, x.imag))
+        return torch.complex(*parts)
+    return torch.nan_to_num(x, nan, posinf, neginf) if x.dtype in FLOAT else x
 
-__all__ = [*_UNARY, *_BINARY, "clip", "where"]  # pyright: ignore[reportUnsupportedDunderAll]
+
+_KINDS = dict.fromkeys((uint16, uint32, uint64), "w") | dict.fromkeys((float16, bfloat16), "h")
+__all__ = ["clip", "nan_to_num", "where", *_TABLE]  # pyright: ignore[reportUnsupportedDunderAll]
+globals().update(define(_TABLE, NATIVE, promoted, _with_numbers, _KINDS))

@@ -7,7 +7,8 @@ from typing import Any
 
 import torch
 
-from trellis.backends.torch.convert import COMPLEX, HALF, check_rank, dtype_of, positive_axes, promoted
+from trellis.backends.torch.operands import COMPLEX, HALF, check_rank, dtype_of, positive_axes, promoted
+from trellis.core import errors
 
 __all__ = [
     "fft", "fftn", "fftshift", "hfft", "ifft", "ifftn", "ifftshift", "ihfft", "irfft", "irfftn", "rfft", "rfftn",
@@ -19,10 +20,17 @@ _REAL_INPUT = ("rfft", "rfftn", "ihfft")
 def _floating(op: str, x: torch.Tensor) -> torch.Tensor:
     (x,) = promoted("divide", x)
     if op in _REAL_INPUT and x.dtype in COMPLEX:
-        raise TypeError(
-            f"{op}: expected a real dtype, got {dtype_of(x)}; use tl.fft.{'fftn' if op == 'rfftn' else 'fft'}, or tl.real first"
-        )
+        raise errors.not_real(op, dtype_of(x))
     return x.to(torch.float32) if x.dtype in HALF else x
+
+
+def _with_batch(native: Callable[..., torch.Tensor], x: torch.Tensor, axes: Any, *params: Any) -> torch.Tensor:
+    """`native(x, *params)`. A batch axis of size 0, which MKL refuses, is 1 on the way there."""
+    empty = {a for a, n in enumerate(x.shape) if n == 0} - {a % x.dim() for a in axes}
+    if not empty:
+        return native(x, *params)
+    result = native(x.new_zeros([1 if a in empty else n for a, n in enumerate(x.shape)]), *params)
+    return result[tuple(slice(0, 0) if a in empty else slice(None) for a in range(x.dim()))]
 
 
 def _one(op: str) -> Callable[..., torch.Tensor]:
@@ -30,7 +38,7 @@ def _one(op: str) -> Callable[..., torch.Tensor]:
 
     def run(x: torch.Tensor, *, n: int | None, axis: int, norm: str) -> torch.Tensor:
         check_rank(op, x, axis)
-        return native(_floating(op, x), n, axis, norm)
+        return _with_batch(native, _floating(op, x), (axis,), n, axis, norm)
 
     return run
 
@@ -41,7 +49,8 @@ def _many(op: str) -> Callable[..., torch.Tensor]:
     def run(x: torch.Tensor, *, s: Any, axes: Any, norm: str) -> torch.Tensor:
         if axes is not None:
             axes = positive_axes(op, x, axes)
-        return native(_floating(op, x), s, axes, norm)
+        along = axes if axes is not None else range(-(x.dim() if s is None else len(s)), 0)
+        return _with_batch(native, _floating(op, x), along, s, axes, norm)
 
     return run
 
@@ -51,8 +60,10 @@ fftn, ifftn, rfftn, irfftn = map(_many, ("fftn", "ifftn", "rfftn", "irfftn"))
 
 
 def fftshift(x: torch.Tensor, *, axes: Any) -> torch.Tensor:
-    return x if axes == () else torch.fft.fftshift(x, positive_axes("fftshift", x, axes))
+    along = positive_axes("fftshift", x, axes)
+    return torch.fft.fftshift(x, along) if along else x
 
 
 def ifftshift(x: torch.Tensor, *, axes: Any) -> torch.Tensor:
-    return x if axes == () else torch.fft.ifftshift(x, positive_axes("ifftshift", x, axes))
+    along = positive_axes("ifftshift", x, axes)
+    return torch.fft.ifftshift(x, along) if along else x

@@ -1,20 +1,19 @@
 """Gradients on torch: autograd on flat lists, or torch.func inside its transforms.
 
-A graph of gradients is kept (create_graph) only where somebody may differentiate again: inside another transform of ours, or
-when an argument requires grad, so that a user's own graph flows through and loss.backward() reaches his leaves.
+The graph of the gradients is kept (create_graph) only where somebody may differentiate again: inside another of our transforms,
+or when an argument requires grad. Then a user's own graph flows through, and loss.backward() reaches the user's leaves.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextvars import ContextVar
 from typing import Any
 
 import torch
 
-from trellis import tree
-from trellis.array import Array
-from trellis.backends import CHANGED_IN_PLACE
+from trellis.core import errors
+from trellis.core.leaves import Nest
 
 __all__ = ["constants", "custom_gradient", "jacobian", "jvp", "stop_gradient", "value_and_grad", "vjp"]
 
@@ -24,7 +23,7 @@ _DEPTH: ContextVar[int] = ContextVar("trellis_torch_depth", default=0)
 
 
 def value_and_grad(function: Callable[[Flat], tuple[Any, Any]], leaves: Flat) -> tuple[Any, Any, Flat]:
-    if _in_transform():
+    if needs_functional():
         carried = _Carried(function)
         grads, (value, tensors) = torch.func.grad_and_value(carried, has_aux=True)(leaves)
         return value, carried.aux(tensors), grads
@@ -41,7 +40,7 @@ def value_and_grad(function: Callable[[Flat], tuple[Any, Any]], leaves: Flat) ->
 def vjp(
     function: Callable[[Flat], tuple[Flat, Any]], leaves: Flat, keep_graph: bool = False
 ) -> tuple[Flat, Any, Callable[[Flat], Flat]]:
-    if _in_transform():
+    if needs_functional():
         carried = _Carried(function)
         outputs, pullback, tensors = torch.func.vjp(carried, leaves, has_aux=True)
         return outputs, carried.aux(tensors), lambda cotangents: pullback(cotangents)[0]
@@ -52,11 +51,8 @@ def vjp(
     def pullback(cotangents: Flat) -> Flat:
         if not connected:
             return [torch.zeros_like(x) for x in leaves]
-        return list(
-            _autograd(
-                [outputs[i] for i in connected], inputs, [cotangents[i] for i in connected], retain_graph=True, create_graph=keep
-            )
-        )
+        ends, upstream = ([values[i] for i in connected] for values in (outputs, cotangents))
+        return list(_autograd(ends, inputs, upstream, retain_graph=True, create_graph=keep))
 
     shown = outputs if keep else [y.detach() for y in outputs]
     return shown, aux if keep else _detached(aux), pullback
@@ -67,41 +63,30 @@ def _autograd(*arguments: Any, **options: Any) -> Any:
         return torch.autograd.grad(*arguments, allow_unused=True, materialize_grads=True, **options)
     except RuntimeError as error:
         if "modified by an inplace operation" in str(error):
-            raise TypeError(CHANGED_IN_PLACE) from error
+            raise errors.changed_in_place() from error
         raise
 
 
 class _Carried:
-    """A function whose aux is a list of tensors, all that torch.func takes; the rest of its nest waits here."""
+    """A function whose aux is a list of tensors, as torch.func wants it; the rest of the aux nest waits here."""
 
     def __init__(self, function: Callable[[Flat], tuple[Any, Any]]) -> None:
         self.function = function
-        self.nest: Any = None
 
     def __call__(self, leaves: Flat) -> tuple[Any, Flat]:
         if torch.compiler.is_compiling():
             _TRACED.append(self)
-            value, self.nest = self.function([x.view_as(x) for x in leaves])  # it learns only from a result that it requires grad
+            value, aux = self.function([x.view_as(x) for x in leaves])  # it learns only from a result that it requires grad
             _TRACED.pop()
         else:
-            value, self.nest = self.function(leaves)
-        found = tree.leaves(self.nest)
-        return value, [x for x in map(_native, found) if isinstance(x, torch.Tensor)]
+            value, aux = self.function(leaves)
+        self.nest = Nest(aux)
+        return value, [x for x in self.nest.leaves if isinstance(x, torch.Tensor)]
 
     def aux(self, tensors: Flat) -> Any:
         """The nest, with the tensors as they came out of the transform."""
         remaining = iter(tensors)
-
-        def put(leaf: Any) -> Any:
-            if not isinstance(_native(leaf), torch.Tensor):
-                return leaf
-            return Array(next(remaining)) if isinstance(leaf, Array) else next(remaining)
-
-        return tree.map(put, self.nest)
-
-
-def _native(x: Any) -> Any:
-    return x._data if isinstance(x, Array) else x
+        return self.nest.rebuild([next(remaining) if isinstance(x, torch.Tensor) else x for x in self.nest.leaves])
 
 
 def jvp(function: Callable[[Flat], Flat], leaves: Flat, tangents: Flat) -> tuple[Flat, Flat]:
@@ -127,45 +112,30 @@ def _twice_backward(function: Callable[[Flat], Flat], leaves: Flat, tangents: Fl
 
 
 def jacobian(function: Callable[[Flat], Flat], leaves: Flat) -> list[Flat]:
+    """[output][input] -> block, row by row from the outputs, or column by column where there are fewer inputs."""
     outputs, _, pullback = vjp(lambda xs: (function(xs), None), leaves)
     if sum(y.numel() for y in outputs) > sum(x.numel() for x in leaves) and not any(x.is_complex() for x in leaves):
-        return _by_columns(function, leaves, outputs)
-    blocks: list[Flat] = []
-    for i, y in enumerate(outputs):
-        rows: list[Flat] = []
-        for k in range(y.numel()):
-            seeds = [torch.zeros_like(z) for z in outputs]
-            seeds[i].reshape(-1)[k] = 1
-            rows.append(pullback(seeds))
-        blocks.append([_stacked([row[j] for row in rows], (*y.shape, *x.shape), x) for j, x in enumerate(leaves)])
-    return blocks
+        columns = [[jvp(function, leaves, tangents)[1] for tangents in _units(leaves, j)] for j in range(len(leaves))]
+        return [[_block([c[i] for c in columns[j]], -1, y, x) for j, x in enumerate(leaves)] for i, y in enumerate(outputs)]
+    rows = [[pullback(cotangents) for cotangents in _units(outputs, i)] for i in range(len(outputs))]
+    return [[_block([r[j] for r in rows[i]], 0, y, x) for j, x in enumerate(leaves)] for i, y in enumerate(outputs)]
 
 
-def _by_columns(function: Callable[[Flat], Flat], leaves: Flat, outputs: Flat) -> list[Flat]:
-    columns: list[list[Flat]] = []  # [input][element] -> tangents of the outputs
-    for j, x in enumerate(leaves):
-        columns.append([])
-        for k in range(x.numel()):
-            tangents = [torch.zeros_like(z) for z in leaves]
-            tangents[j].reshape(-1)[k] = 1
-            columns[j].append(jvp(function, leaves, tangents)[1])
-    return [
-        [
-            torch.stack([column[i] for column in columns[j]], -1).reshape(*y.shape, *x.shape)
-            if x.numel()
-            else y.new_zeros((*y.shape, *x.shape))
-            for j, x in enumerate(leaves)
-        ]
-        for i, y in enumerate(outputs)
-    ]
+def _units(arrays: Flat, which: int) -> Iterator[Flat]:
+    """For each element of one of the arrays: zeros like all of them, with a 1 at that element."""
+    for k in range(arrays[which].numel()):
+        unit = [torch.zeros_like(x) for x in arrays]
+        unit[which].reshape(-1)[k] = 1
+        yield unit
 
 
-def _stacked(rows: Flat, shape: tuple[int, ...], like: Any) -> Any:
-    return torch.stack(rows).reshape(shape) if rows else like.new_zeros(shape)
+def _block(parts: Flat, axis: int, y: Any, x: Any) -> Any:
+    shape = (*y.shape, *x.shape)
+    return torch.stack(parts, axis).reshape(shape) if parts else (y if axis else x).new_zeros(shape)
 
 
 def constants(arrays: Flat) -> Flat:
-    always = _in_transform()
+    always = needs_functional()
     return [x.detach() if always or x.requires_grad else x for x in arrays]
 
 
@@ -177,7 +147,7 @@ def stop_gradient(x: Any, *, preserve_type: bool) -> Any:
 
 
 class _Custom(torch.autograd.Function):
-    """A function with a rule of the user's. Inputs and output are saved, so that the rule is differentiated again."""
+    """A function with the user's gradient rule. Inputs and output are saved, so that the rule can be differentiated again."""
 
     generate_vmap_rule = True
 
@@ -206,7 +176,7 @@ def custom_gradient(function: Callable[[Flat], Any], rule: Callable[[Flat, Any, 
 
 
 def _run(function: Callable[[Flat], Any], leaves: Flat) -> tuple[Flat, Any]:
-    """Inputs of a graph of our own, joined to the user's where he has one, and what the function makes of them."""
+    """Inputs of a graph of our own, which is joined to the user's graph if there is one, and the function's result for them."""
     token = _DEPTH.set(_DEPTH.get() + 1)
     try:
         with torch.enable_grad():
@@ -216,7 +186,15 @@ def _run(function: Callable[[Flat], Any], leaves: Flat) -> tuple[Flat, Any]:
         _DEPTH.reset(token)
 
 
-def _in_transform() -> bool:
+def in_transform() -> bool:
+    """Whether a gradient by torch.func runs, inside of torch.compile too: these transforms lack rules for fused kernels."""
+    if torch.compiler.is_compiling():
+        return len(_TRACED) > 0
+    return torch._C._functorch.peek_interpreter_stack() is not None
+
+
+def needs_functional() -> bool:
+    """Whether torch.func must differentiate: in torch.compile and inside of its own transforms autograd cannot."""
     return torch.compiler.is_compiling() or torch._C._functorch.peek_interpreter_stack() is not None
 
 
@@ -225,9 +203,7 @@ def _differentiated_again(leaves: Flat) -> bool:
 
 
 def _detached(aux: Any) -> Any:
-    def detach(leaf: Any) -> Any:
-        if isinstance(leaf, Array):
-            return Array(detach(leaf._data))
-        return leaf.detach() if isinstance(leaf, torch.Tensor) else leaf
-
-    return None if aux is None else tree.map(detach, aux)
+    if aux is None:
+        return None
+    nest = Nest(aux)
+    return nest.rebuild([x.detach() if isinstance(x, torch.Tensor) else x for x in nest.leaves])

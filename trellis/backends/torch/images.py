@@ -9,27 +9,27 @@ import torch
 import torch.nn.functional as F
 
 from trellis.backends.torch import grad
-from trellis.backends.torch.convert import FLOAT
+from trellis.backends.torch.convolution import pad_asymmetric
+from trellis.backends.torch.operands import FLOAT
 from trellis.backends.torch.pooling import channel_first, narrowed, widened
-from trellis.composites import images as composed
+from trellis.composites import composed
 from trellis.composites.support import floating
 
 __all__ = ["fold", "grid_sample", "interpolate", "unfold"]
 
-_MODES = {"nearest": ("nearest",) * 3, "nearest_exact": ("nearest-exact",) * 3, "area": ("area",) * 3, "cubic": ("bicubic",) * 3}
-_MODES["linear"] = ("linear", "bilinear", "trilinear")
+_LINEAR = ("linear", "bilinear", "trilinear")  # by the number of spatial axes
 
 
 def interpolate(
     x: torch.Tensor, *, sizes: Any, scales: Any, mode: str, align_corners: bool, antialias: bool, channel_last: bool
 ) -> torch.Tensor:  # fmt: skip
     if mode.startswith("nearest"):
-        resize = functools.partial(F.interpolate, mode=_MODES[mode][0])
+        resize = functools.partial(F.interpolate, mode=mode.replace("_", "-"))
         if x.dtype not in FLOAT:
             return _chosen(x, resize, sizes, scales, 1 if channel_last else 2)
         return channel_first(lambda x: resize(x, sizes if scales is None else None, scales), x, channel_last)
     options: Any = {} if mode == "area" else {"align_corners": align_corners, "antialias": antialias}
-    name = _MODES[mode][len(sizes) - 1]
+    name = _LINEAR[len(sizes) - 1] if mode == "linear" else {"cubic": "bicubic"}.get(mode, mode)
     size = sizes if scales is None or mode == "area" else None
     scales = None if size else scales
     return narrowed(channel_first(lambda x: F.interpolate(x, size, scales, name, **options), widened(x), channel_last), x)
@@ -51,18 +51,10 @@ def grid_sample(
 ) -> torch.Tensor:  # fmt: skip
     x, grid = floating("grid_sample", x, grid, real=True)
     options: Any = {"mode": mode, "padding_mode": padding_mode, "align_corners": align_corners}
-
-    if _in_transform():
+    if grad.in_transform():  # it may be jvp: the kernel has derivatives of any order, but none forward
         return composed.grid_sample(x, grid, channel_last=channel_last, **options)
     wide = widened(grid)
     return narrowed(channel_first(lambda x: F.grid_sample(x, wide, **options), widened(x), channel_last), x)
-
-
-def _in_transform() -> bool:
-    """Whether a transform of torch.func runs, which may be jvp: the kernel has derivatives of any order, but none forward."""
-    if torch.compiler.is_compiling():
-        return len(grad._TRACED) > 0
-    return torch._C._functorch.peek_interpreter_stack() is not None
 
 
 def unfold(
@@ -71,16 +63,9 @@ def unfold(
     if len(window) != 2 or x.dtype not in FLOAT:
         return composed.unfold(x, window=window, strides=strides, padding=padding, dilations=dilations, channel_last=channel_last)
     x = x.permute(0, 3, 1, 2) if channel_last else x
-    x, rest = _symmetric(x, padding)
+    x, rest = pad_asymmetric(x, padding)
     columns = F.unfold(x, window, dilations, rest, strides)
     return columns.transpose(1, 2) if channel_last else columns
-
-
-def _symmetric(x: torch.Tensor, padding: Any) -> tuple[torch.Tensor, list[int]]:
-    """The kernels pad both sides alike: what is more on one side is put there before."""
-    rest = [min(pair) for pair in padding]
-    extra = [n - least for pair, least in zip(reversed(padding), reversed(rest)) for n in pair]
-    return F.pad(x, extra) if any(extra) else x, rest
 
 
 def fold(

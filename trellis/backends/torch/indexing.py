@@ -6,53 +6,51 @@ torch indexes that with tensors. torch knows no negative steps: those are revers
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
 from typing import Any
 
 import torch
 
-from trellis.backends.torch import unsigned
-from trellis.backends.torch.convert import FLOAT, dtype_of, positive_axes, value_for
+from trellis.backends.torch import grad, unsigned
 from trellis.backends.torch.manipulation import flip
-from trellis.composites.indexing import multiply_at
-from trellis.dtypes import integer_range
-from trellis.ops.indexing import ARRAY
+from trellis.backends.torch.meta import is_traced
+from trellis.backends.torch.operands import FLOAT, axis_of, dtype_of, value_for
+from trellis.composites import indexing, on_arrays
+from trellis.core import errors
+from trellis.core.dtypes import integer_range
+from trellis.core.indexing import ARRAY
 
 __all__ = [
     "getitem", "index_update", "segment_max", "segment_min", "segment_sum", "setitem", "take", "take_along_axis",
 ]  # fmt: skip
 
+_multiply_at = on_arrays(indexing.multiply_at)
 _index_select = unsigned.moving(torch.index_select)
 _gather = unsigned.moving(torch.gather)
 
 
-def _positions(indices: torch.Tensor, size: int) -> torch.Tensor:
+def _positions(op: str, indices: torch.Tensor, size: int) -> torch.Tensor:
     """int64 indices counted from the front."""
+    if dtype_of(indices).kind not in "iu":
+        raise errors.index_dtype(op, dtype_of(indices))
     indices = indices.to(torch.int64)
     return torch.where(indices < 0, indices + size, indices)
 
 
 def take(x: torch.Tensor, indices: torch.Tensor, *, axis: int | None) -> torch.Tensor:
-    if axis is None:
-        if x.dim() != 1:
-            raise ValueError(f"take: axis may be left out only for a 1-d array, got shape {tuple(x.shape)}")
-        axis = 0
-    (along,) = positive_axes("take", x, axis)
-    flat = _positions(indices, x.shape[along]).reshape(-1)
+    along = axis_of("take", x, axis)
+    flat = _positions("take", indices, x.shape[along]).reshape(-1)
     taken = _index_select(x, along, flat)
     return taken if indices.dim() == 1 else taken.reshape(*x.shape[:along], *indices.shape, *x.shape[along + 1 :])
 
 
 def take_along_axis(x: torch.Tensor, indices: torch.Tensor, *, axis: int) -> torch.Tensor:
-    (along,) = positive_axes("take_along_axis", x, axis)
+    along = axis_of("take_along_axis", x, axis)
     # torch.take_along_dim would broadcast too, but takes indices that are out of range modulo the size
     other = torch.broadcast_shapes(*((*y.shape[:along], 1, *y.shape[along + 1 :]) for y in (x, indices)))
     wide, places = (y.expand(*other[:along], y.shape[along], *other[along + 1 :]) for y in (x, indices))
-    try:
-        return _gather(wide, along, _positions(places, x.shape[along]))
-    except RuntimeError as error:
-        if "out of bounds" not in str(error):
-            raise
-        raise IndexError(f"take_along_axis: an index is out of range for axis {along} with size {x.shape[along]}") from error
+    return _gather(wide, along, _positions("take_along_axis", places, x.shape[along]))
 
 
 # ---- x[key] ------------------------------------------------------------------------------------------------------------------
@@ -135,10 +133,20 @@ def getitem(x: torch.Tensor, *indices: torch.Tensor, key: tuple[Any, ...]) -> to
 
 # ---- writing -----------------------------------------------------------------------------------------------------------------
 def setitem(x: torch.Tensor, value: Any, *indices: torch.Tensor, key: tuple[Any, ...]) -> torch.Tensor:
-    value = value_for("setitem", x, value)
-    if _transformed(x, value, *indices):
-        return _flat_update(x, value, indices, key, "set")
-    target = x if _changeable(x) else x.clone()
+    return _updated("x[key] = value", x, value, indices, key, "set", _changeable(x))
+
+
+def index_update(x: torch.Tensor, value: Any, *indices: torch.Tensor, key: tuple[Any, ...], mode: str) -> torch.Tensor:
+    return _updated(f"at(x)[key].{mode}", x, value, indices, key, mode, False)
+
+
+def _updated(
+    op: str, x: torch.Tensor, value: Any, indices: tuple[torch.Tensor, ...], key: tuple[Any, ...], mode: str, in_place: bool
+) -> torch.Tensor:
+    value = value_for(op, x, value)
+    if mode != "set" or _transformed(x, value, *indices):
+        return _flat_update(x, value, indices, key, mode)
+    target = x if in_place else x.clone()
     _assign(target, value, indices, key)
     return target
 
@@ -175,15 +183,6 @@ def _without_leading_ones(value: torch.Tensor, rank: int) -> torch.Tensor:
     return value
 
 
-def index_update(x: torch.Tensor, value: Any, *indices: torch.Tensor, key: tuple[Any, ...], mode: str) -> torch.Tensor:
-    value = value_for("at", x, value)
-    if mode != "set" or _transformed(x, value, *indices):
-        return _flat_update(x, value, indices, key, mode)
-    target = x.clone()
-    _assign(target, value, indices, key)
-    return target
-
-
 def _flat_update(
     x: torch.Tensor, value: torch.Tensor, indices: tuple[torch.Tensor, ...], key: tuple[Any, ...], mode: str
 ) -> torch.Tensor:
@@ -201,7 +200,7 @@ def _combine(flat: torch.Tensor, places: torch.Tensor, value: torch.Tensor, mode
         return unsigned.wide(flat).index_put((places,), unsigned.wide(value), accumulate=True).to(flat.dtype)
     if mode == "multiply":
         if flat.requires_grad or value.requires_grad or _transformed(flat, value):
-            return multiply_at(flat, places, value)  # torch takes its derivative in forward mode for 0
+            return _multiply_at(flat, places, value)  # torch takes its derivative in forward mode for 0
         return unsigned.wide(flat).scatter_reduce(0, places, unsigned.wide(value), "prod").to(flat.dtype)
     combined = unsigned.ordered(flat).scatter_reduce(0, places, unsigned.ordered(value), f"a{mode}")
     return unsigned.from_ordered(combined, flat.dtype)
@@ -209,33 +208,34 @@ def _combine(flat: torch.Tensor, places: torch.Tensor, value: torch.Tensor, mode
 
 # ---- segments ----------------------------------------------------------------------------------------------------------------
 def segment_sum(x: torch.Tensor, ids: torch.Tensor, *, num_segments: int | None) -> torch.Tensor:
+    count = _segments("segment_sum", x, ids, num_segments)
     rows = x.to(torch.int64) if x.dtype is torch.bool else unsigned.wide(x)
-    empty = torch.zeros((_segments(ids, num_segments), *x.shape[1:]), dtype=rows.dtype, device=x.device)
+    empty = torch.zeros((count, *x.shape[1:]), dtype=rows.dtype, device=x.device)
     total = empty.index_add(0, ids.to(torch.int64), rows)
     return total if x.dtype is torch.bool else total.to(x.dtype)
 
 
-def _segments(ids: torch.Tensor, num_segments: int | None) -> int:
-    if num_segments is not None:
-        return num_segments
-    return int(ids.max()) + 1 if ids.numel() else 0
+def _segments(op: str, x: torch.Tensor, ids: torch.Tensor, num_segments: int | None) -> int:
+    errors.check_segments(op, dtype_of(ids), ids.shape, x.shape)
+    count = num_segments if num_segments is not None else int(ids.max()) + 1 if ids.numel() else 0
+    # elsewhere the kernel looks at the ids, and no call waits for them; transforms of torch.func let NumPy read no tensor
+    if ids.device.type == "cpu" and not (is_traced(ids) or grad.in_transform()):
+        errors.check_segment_ids(op, ids.numpy(), count)
+    return count
 
 
-def segment_max(x: torch.Tensor, ids: torch.Tensor, *, num_segments: int | None) -> torch.Tensor:
-    return _segment_extreme(x, ids, num_segments, "amax")
+def _segment_extreme(op: str, mode: str) -> Callable[..., torch.Tensor]:
+    def run(x: torch.Tensor, ids: torch.Tensor, *, num_segments: int | None) -> torch.Tensor:
+        if x.dtype in FLOAT:
+            low, high = -math.inf, math.inf
+        else:
+            low, high = integer_range(dtype_of(x)) if x.dtype is not torch.bool else (0, 1)
+        shape = (_segments(op, x, ids, num_segments), *x.shape[1:])
+        empty = unsigned.ordered(torch.full(shape, low if mode == "amax" else high, dtype=x.dtype, device=x.device))
+        rows = ids.to(torch.int64).reshape(-1, *[1] * (x.dim() - 1)).expand(x.shape)
+        return unsigned.from_ordered(empty.scatter_reduce(0, rows, unsigned.ordered(x), mode), x.dtype)
+
+    return run
 
 
-def segment_min(x: torch.Tensor, ids: torch.Tensor, *, num_segments: int | None) -> torch.Tensor:
-    return _segment_extreme(x, ids, num_segments, "amin")
-
-
-def _segment_extreme(x: torch.Tensor, ids: torch.Tensor, num_segments: int | None, mode: str) -> torch.Tensor:
-    if x.dtype in FLOAT:
-        start = float("-inf") if mode == "amax" else float("inf")
-    else:
-        low, high = integer_range(dtype_of(x)) if x.dtype is not torch.bool else (0, 1)
-        start = low if mode == "amax" else high
-    shape = (_segments(ids, num_segments), *x.shape[1:])
-    empty = unsigned.ordered(torch.full(shape, start, dtype=x.dtype, device=x.device))
-    rows = ids.to(torch.int64).reshape(-1, *[1] * (x.dim() - 1)).expand(x.shape)
-    return unsigned.from_ordered(empty.scatter_reduce(0, rows, unsigned.ordered(x), mode), x.dtype)
+segment_max, segment_min = _segment_extreme("segment_max", "amax"), _segment_extreme("segment_min", "amin")

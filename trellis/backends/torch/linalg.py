@@ -2,28 +2,18 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
 import torch
 
-from trellis.backends import elementwise as factories
-from trellis.backends.torch.convert import (
-    COMPLEX,
-    FLOAT,
-    HALF,
-    INTEGER,
-    NATIVE,
-    check_rank,
-    positive_axes,
-    promoted,
-    to_tensors,
-    weak,
-)
+from trellis.backends.elementwise import binary
+from trellis.backends.torch.operands import COMPLEX, FLOAT, HALF, INTEGER, NATIVE, positive_axes, promoted, to_tensors, weak
 from trellis.backends.torch.unsigned import wide
-from trellis.composites import norms
-from trellis.domains import compute_dtype
+from trellis.composites import composed
+from trellis.core import errors
+from trellis.core.dtypes import common_dtype
 
 __all__ = [
     "cholesky", "det", "diagonal", "eig", "eigh", "eigvals", "eigvalsh", "einsum", "expm", "inv", "matmul", "matrix_transpose",
@@ -32,37 +22,35 @@ __all__ = [
 
 
 # ---- products ----------------------------------------------------------------------------------------------------------------
-def _numeric(op: str, *arrays: Any) -> list[torch.Tensor]:
-    """The arrays in their common numeric dtype."""
-    try:
-        dtype = compute_dtype("multiply", [weak(x) for x in arrays])
-    except TypeError as error:
-        raise TypeError(str(error).replace("multiply", op, 1)) from None
-    return to_tensors(arrays, NATIVE[dtype])
+def _product(op: str, native: Callable[..., torch.Tensor], *arrays: torch.Tensor, **params: Any) -> torch.Tensor:
+    """`native` of the arrays in their common numeric dtype."""
+    dtype = common_dtype([weak(x) for x in arrays])
+    if dtype.kind == "b":
+        raise errors.not_numeric(op)
+    return native(*map(wide, to_tensors(arrays, NATIVE[dtype])), **params).to(NATIVE[dtype])
 
 
-def _matmul(x1: Any, x2: Any) -> torch.Tensor:
-    x1, x2 = _numeric("matmul", x1, x2)
-    return torch.matmul(wide(x1), wide(x2)).to(x1.dtype)
+def _matmul(x1: torch.Tensor, x2: torch.Tensor) -> torch.Tensor:
+    return _product("matmul", torch.matmul, x1, x2)
 
 
-matmul = factories.binary("matmul", torch.matmul, FLOAT | COMPLEX | INTEGER, _matmul)
+matmul = binary(
+    "matmul", dict.fromkeys(NATIVE.values(), _matmul) | dict.fromkeys(FLOAT | COMPLEX | INTEGER, torch.matmul), _matmul
+)  # fmt: skip
 
 
 def matrix_transpose(x: torch.Tensor) -> torch.Tensor:
     if x.dim() < 2:
-        raise ValueError(f"matrix_transpose: expected at least 2 dimensions, got shape {tuple(x.shape)}")
+        raise errors.not_a_matrix("matrix_transpose", x.shape)
     return x.mT
 
 
 def tensordot(x1: torch.Tensor, x2: torch.Tensor, *, axes: Any) -> torch.Tensor:
-    x1, x2 = _numeric("tensordot", x1, x2)
-    return torch.tensordot(wide(x1), wide(x2), dims=axes).to(x1.dtype)
+    return _product("tensordot", torch.tensordot, x1, x2, dims=axes)
 
 
 def einsum(*arrays: torch.Tensor, equation: str) -> torch.Tensor:
-    numeric = _numeric("einsum", *arrays)
-    return torch.einsum(equation, *(wide(x) for x in numeric)).to(numeric[0].dtype)
+    return _product("einsum", functools.partial(torch.einsum, equation), *arrays)
 
 
 def diagonal(x: torch.Tensor, *, offset: int) -> torch.Tensor:
@@ -70,47 +58,55 @@ def diagonal(x: torch.Tensor, *, offset: int) -> torch.Tensor:
 
 
 # ---- decompositions and solvers ------------------------------------------------------------------------------------------------
-def _floating(*arrays: torch.Tensor) -> tuple[list[torch.Tensor], Callable[[torch.Tensor], torch.Tensor]]:
-    """The arrays in a dtype that LAPACK knows, and how a result gets back to the dtype that was asked for."""
-    promoted_arrays = promoted("divide", *arrays)
-    half = promoted_arrays[0].dtype
-    if half not in HALF:
-        return promoted_arrays, _as_it_is
-    return [x.to(torch.float32) for x in promoted_arrays], lambda result: result.to(half)
-
-
-def _as_it_is(x: torch.Tensor) -> torch.Tensor:
-    return x
-
-
 def _run(op: str, native: Callable[..., Any], *arrays: torch.Tensor, **params: Any) -> Any:
-    """Call `native`, with its results in the dtype of the arrays; numpy's LinAlgError for torch's."""
-    computed, back = _floating(*arrays)
+    """`native` in a dtype that LAPACK knows, with its results in the half precision of the arrays, if they have one."""
+    computed = promoted("divide", *arrays)
+    dtype = computed[0].dtype
     try:
-        result = native(*computed, **params)
+        result = native(*(x.to(torch.float32) if dtype in HALF else x for x in computed), **params)
     except torch._C._LinAlgError as error:
-        raise np.linalg.LinAlgError(f"{op}: {error}") from error
-    return back(result) if isinstance(result, torch.Tensor) else tuple(back(part) for part in result)
+        raise errors.decomposition_failed(op) from error
+    parts = (result,) if isinstance(result, torch.Tensor) else tuple(result)
+    if dtype in HALF:
+        parts = tuple(part if part.is_complex() else part.to(dtype) for part in parts)
+    return parts[0] if isinstance(result, torch.Tensor) else parts
 
 
-def det(x: torch.Tensor) -> torch.Tensor:
-    return _run("det", torch.linalg.det, x)
+def _of_one(op: str, native: Callable[..., Any] | None = None) -> Callable[[torch.Tensor], Any]:
+    return lambda x: _run(op, native or getattr(torch.linalg, op), x)
 
 
-def slogdet(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    return _run("slogdet", torch.linalg.slogdet, x)
+def _det(x: torch.Tensor) -> torch.Tensor:
+    """torch's, with the derivative of a matrix without inverse, where torch's is 0."""
+    found = torch.linalg.det(x)
+    if not _differentiated(x) or (x.requires_grad and not torch.compiler.is_compiling() and found.all()):
+        return found
+    singular = found.detach() == 0
+    cofactors = _cofactors(x.detach())
+    line = torch.sum(cofactors * (x - x.detach()), (-2, -1))
+    safe = torch.where(singular[..., None, None], torch.eye(x.shape[-1], dtype=x.dtype, device=x.device), x)
+    return torch.where(singular, line, torch.linalg.det(safe))
 
 
-def inv(x: torch.Tensor) -> torch.Tensor:
-    return _run("inv", torch.linalg.inv, x)
+def _cofactors(x: torch.Tensor) -> torch.Tensor:
+    """det(y) inv(y)^T for a matrix y = p lower u beside x: each pivot of x that is 0 is tiny."""
+    p, lower, u = torch.linalg.lu(x)
+    pivots = u.diagonal(dim1=-2, dim2=-1)
+    tiny = torch.finfo(x.dtype).eps * torch.clamp(torch.amax(torch.abs(u), (-2, -1), keepdim=True)[..., 0], min=1e-30)
+    added = torch.where(pivots == 0, tiny, 0.0).to(x.dtype)
+    inverse = torch.linalg.solve_triangular(lower, p.mT, upper=False)
+    inverse = torch.linalg.solve_triangular(u + torch.diag_embed(added), inverse, upper=True)
+    return (torch.prod(pivots + added, -1) * torch.linalg.det(p))[..., None, None] * inverse.mT
+
+
+det = _of_one("det", _det)
+eig, eigh, eigvals, eigvalsh = map(_of_one, ("eig", "eigh", "eigvals", "eigvalsh"))
+inv, slogdet, svdvals = map(_of_one, ("inv", "slogdet", "svdvals"))
+expm = _of_one("expm", torch.linalg.matrix_exp)
 
 
 def solve(x1: torch.Tensor, x2: torch.Tensor) -> torch.Tensor:
-    return _run("solve", _solve, x1, x2)
-
-
-def _solve(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
-    return _matrices(torch.linalg.solve, a, b)
+    return _run("solve", functools.partial(_matrices, torch.linalg.solve), x1, x2)
 
 
 def _matrices(solver: Callable[..., torch.Tensor], a: torch.Tensor, b: torch.Tensor, **params: Any) -> torch.Tensor:
@@ -123,13 +119,9 @@ def _matrices(solver: Callable[..., torch.Tensor], a: torch.Tensor, b: torch.Ten
 
 
 def solve_triangular(x1: torch.Tensor, x2: torch.Tensor, *, lower: bool, trans: str, unit_diagonal: bool) -> torch.Tensor:
-    def native(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
-        if trans == "N":
-            return _matrices(torch.linalg.solve_triangular, a, b, upper=not lower, unitriangular=unit_diagonal)
-        turned = a.mT if trans == "T" else a.mH
-        return _matrices(torch.linalg.solve_triangular, turned, b, upper=lower, unitriangular=unit_diagonal)
-
-    return _run("solve_triangular", native, x1, x2)
+    a = x1 if trans == "N" else x1.mT if trans == "T" else x1.mH
+    native = functools.partial(_matrices, torch.linalg.solve_triangular)
+    return _run("solve_triangular", native, a, x2, upper=lower == (trans != "N"), unitriangular=unit_diagonal)
 
 
 def cholesky(x: torch.Tensor, *, upper: bool) -> torch.Tensor:
@@ -156,32 +148,6 @@ def _differentiated(x: torch.Tensor) -> bool:
     return x.requires_grad or torch._C._functorch.peek_interpreter_stack() is not None
 
 
-def eigh(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    return _run("eigh", torch.linalg.eigh, x)
-
-
-def eigvalsh(x: torch.Tensor) -> torch.Tensor:
-    return _run("eigvalsh", torch.linalg.eigvalsh, x)
-
-
-def eig(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    computed, _ = _floating(x)
-    values, vectors = _complex_run("eig", torch.linalg.eig, computed[0])
-    return values, vectors
-
-
-def eigvals(x: torch.Tensor) -> torch.Tensor:
-    computed, _ = _floating(x)
-    return _complex_run("eigvals", torch.linalg.eigvals, computed[0])
-
-
-def _complex_run(op: str, native: Callable[..., Any], x: torch.Tensor) -> Any:
-    try:
-        return native(x)
-    except torch._C._LinAlgError as error:
-        raise np.linalg.LinAlgError(f"{op}: {error}") from error
-
-
 def svd(x: torch.Tensor, *, full_matrices: bool) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     found = _run("svd", torch.linalg.svd, x, full_matrices=full_matrices)
     if not full_matrices or x.shape[-1] == x.shape[-2] or not _differentiated(x):
@@ -205,21 +171,11 @@ def _orthogonal(vectors: torch.Tensor, rank: int) -> torch.Tensor:
     return (basis - first @ inside) @ (one + missing @ (one / 2 + 3 / 8 * missing))
 
 
-def svdvals(x: torch.Tensor) -> torch.Tensor:
-    return _run("svdvals", torch.linalg.svdvals, x)
-
-
-def expm(x: torch.Tensor) -> torch.Tensor:
-    return _run("expm", torch.linalg.matrix_exp, x)
-
-
 def vector_norm(x: torch.Tensor, *, axis: Any, keepdims: bool, ord: float) -> torch.Tensor:
     (x,) = promoted("divide", x)
     if axis == ():
         return torch.abs(x)
-    if axis is not None:
-        check_rank("vector_norm", x, axis)
     if x.numel() == 0:  # torch refuses the largest of no elements, which is 0 for a norm
-        return norms.vector_norm(x, axis=axis, keepdims=keepdims, ord=ord)
+        return composed.vector_norm(x, axis=axis, keepdims=keepdims, ord=ord)
     axes = None if axis is None else positive_axes("vector_norm", x, axis)
     return torch.linalg.vector_norm(x, ord, axes, keepdims)

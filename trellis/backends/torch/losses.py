@@ -7,8 +7,8 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 
-from trellis.backends.torch.convert import FLOAT
-from trellis.composites import losses as composites
+from trellis.backends.torch.operands import FLOAT
+from trellis.composites import composed
 
 __all__ = ["cross_entropy"]
 
@@ -21,7 +21,7 @@ def cross_entropy(
     # torch has no gradient by the weights
     fits = x.dtype in FLOAT and x.numel() and (weight is None or (weight.dtype is x.dtype and not weight.requires_grad))
     if not fits or not (indices or target.dtype is x.dtype):
-        return composites.cross_entropy(x, target, weight, axis=axis, **params)
+        return composed.cross_entropy(x, target, weight, axis=axis, **params)
     rows = x.movedim(axis, -1)
     wanted = target.to(torch.int64).reshape(-1) if indices else target.movedim(axis, -1).reshape(-1, rows.shape[-1])
     loss = F.cross_entropy(rows.reshape(-1, rows.shape[-1]), wanted, weight, **params)

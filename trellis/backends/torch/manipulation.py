@@ -6,9 +6,10 @@ from typing import Any
 
 import torch
 
-from trellis.backends.torch.convert import FLOAT, check_rank, positive_axes, same_dtype, value_for
+from trellis.backends.torch.operands import FLOAT, check_rank, positive_axes, same_dtype, value_for
 from trellis.backends.torch.unsigned import moving
-from trellis.ops.arguments import axis_error
+from trellis.core import errors
+from trellis.core.typing import Axes, Sizes
 
 __all__ = [
     "broadcast_arrays", "broadcast_to", "concat", "expand_dims", "flip", "moveaxis", "pad", "permute_dims", "repeat", "reshape",
@@ -21,7 +22,7 @@ _index_select = moving(torch.index_select)
 _repeat_interleave = moving(torch.repeat_interleave)
 
 
-def reshape(x: torch.Tensor, *, shape: tuple[int, ...], copy: bool | None) -> torch.Tensor:
+def reshape(x: torch.Tensor, *, shape: Sizes, copy: bool | None) -> torch.Tensor:
     if copy is None:
         return _reshape(x, shape)
     if copy:
@@ -29,10 +30,10 @@ def reshape(x: torch.Tensor, *, shape: tuple[int, ...], copy: bool | None) -> to
     try:
         return x.view(shape)
     except RuntimeError as error:
-        raise ValueError(f"reshape: copy=False, but shape {tuple(x.shape)} to {shape} cannot be done without a copy") from error
+        raise errors.copy_needed("reshape", f"shape={shape}") from error
 
 
-def permute_dims(x: torch.Tensor, *, axes: tuple[int, ...]) -> torch.Tensor:
+def permute_dims(x: torch.Tensor, *, axes: Sizes) -> torch.Tensor:
     return x.permute(axes)
 
 
@@ -45,29 +46,31 @@ def moveaxis(x: torch.Tensor, *, source: tuple[int, ...], destination: tuple[int
 def expand_dims(x: torch.Tensor, *, axis: tuple[int, ...]) -> torch.Tensor:
     if len(axis) == 1:
         return x.unsqueeze(axis[0])
-    rank = x.dim() + len(axis)
-    for a in axis:
-        if not -rank <= a < rank:
-            raise axis_error("expand_dims", a, rank)
-    positions = sorted(a % rank for a in axis)
-    if len(set(positions)) < len(positions):
-        raise ValueError(f"expand_dims: axis={axis!r} names an axis twice")
-    for a in positions:
+    for a in _distinct_axes("expand_dims", axis, x.dim() + len(axis)):
         x = x.unsqueeze(a)
     return x
 
 
+def _distinct_axes(op: str, axis: tuple[int, ...], rank: int) -> list[int]:
+    """The axes of an array of `rank` dimensions, in rising order."""
+    for a in axis:
+        if not -rank <= a < rank:
+            raise errors.axis_error(op, a, rank)
+    positions = sorted({a % rank for a in axis})
+    if len(positions) < len(axis):
+        raise errors.axis_twice(op, axis)
+    return positions
+
+
 def squeeze(x: torch.Tensor, *, axis: tuple[int, ...]) -> torch.Tensor:
-    axes = positive_axes("squeeze", x, axis)
-    if len(set(axes)) < len(axes):
-        raise ValueError(f"squeeze: axis={axis!r} names an axis twice")
+    axes = _distinct_axes("squeeze", axis, x.dim())
     for a in axes:
-        if x.shape[a] != 1:  # torch lets it be
-            raise ValueError(f"squeeze: axis {a} of shape {tuple(x.shape)} has size {x.shape[a]}, not 1")
-    return torch.squeeze(x, axes)
+        if x.shape[a] != 1:  # torch leaves such an axis as it is
+            raise errors.not_of_size_one("squeeze", a, x.shape)
+    return torch.squeeze(x, tuple(axes))
 
 
-def broadcast_to(x: torch.Tensor, *, shape: tuple[int, ...]) -> torch.Tensor:
+def broadcast_to(x: torch.Tensor, *, shape: Sizes) -> torch.Tensor:
     return x.expand(shape)
 
 
@@ -81,9 +84,7 @@ def concat(*arrays: torch.Tensor, axis: int | None) -> torch.Tensor:
         return torch.cat([x.reshape(-1) for x in same])
     rank = same[0].dim()
     if any(x.dim() != rank for x in same):  # torch skips an empty 1-d tensor among others, whatever their rank
-        raise ValueError(
-            f"concat: arrays of shapes {', '.join(str(tuple(x.shape)) for x in same)} differ in their number of dimensions"
-        )
+        raise errors.ranks_differ("concat", [x.shape for x in same])
     return torch.cat(same, axis)
 
 
@@ -95,11 +96,11 @@ def unstack(x: torch.Tensor, *, axis: int) -> tuple[torch.Tensor, ...]:
     return tuple(torch.unbind(x, axis))
 
 
-def flip(x: torch.Tensor, *, axis: int | tuple[int, ...] | None) -> torch.Tensor:
+def flip(x: torch.Tensor, *, axis: Axes) -> torch.Tensor:
     return _flip(x, positive_axes("flip", x, axis))
 
 
-def roll(x: torch.Tensor, *, shift: int | tuple[int, ...], axis: int | tuple[int, ...] | None) -> torch.Tensor:
+def roll(x: torch.Tensor, *, shift: int | tuple[int, ...], axis: Axes) -> torch.Tensor:
     if axis is None:
         return torch.roll(x, shift)
     if axis == ():
@@ -116,13 +117,13 @@ def repeat(x: torch.Tensor, repeats: Any, *, axis: int | None) -> torch.Tensor:
     if axis is None:
         x, axis = x.reshape(-1), 0
     (axis,) = positive_axes("repeat", x, axis)
-    if isinstance(repeats, torch.Tensor):
-        counts = repeats.to(torch.int64).reshape(-1) if repeats.dim() == 0 else repeats.to(torch.int64)
+    if isinstance(repeats, int):
+        return _repeat_interleave(x, repeats, axis)
+    counts = repeats.to(torch.int64).reshape(-1) if repeats.dim() == 0 else repeats.to(torch.int64)
+    try:
         return _repeat_interleave(x, counts.expand(x.shape[axis]) if counts.numel() == 1 else counts, axis)
-    shape = list(x.shape)
-    wider = x.unsqueeze(axis + 1).expand(*shape[: axis + 1], repeats, *shape[axis + 1 :])
-    shape[axis] *= repeats
-    return wider.reshape(shape)
+    except RuntimeError as error:
+        raise errors.negative_elements("repeat", "repeats") if "negative" in str(error) else error from None
 
 
 def pad(x: torch.Tensor, *, pad_width: tuple[tuple[int, int], ...], mode: str, constant_values: Any) -> torch.Tensor:
@@ -142,15 +143,12 @@ def pad(x: torch.Tensor, *, pad_width: tuple[tuple[int, int], ...], mode: str, c
 def _padded_positions(size: int, before: int, after: int, mode: str, device: torch.device) -> torch.Tensor:
     """Where along an axis of `size` each element of the padded axis comes from."""
     if size == 0:
-        raise ValueError(f"pad: mode={mode!r} cannot pad an axis of size 0; use mode='constant'")
+        raise ValueError(mode)  # `diagnose` names it
     position = torch.arange(-before, size + after, device=device)
     if mode == "edge":
         return position.clamp(0, size - 1)
     if mode == "wrap":
         return position % size
-    if mode == "symmetric":
-        position = position % (2 * size)
-        return torch.where(position < size, position, 2 * size - 1 - position)
-    period = max(2 * (size - 1), 1)
+    period, end = (2 * size, 2 * size - 1) if mode == "symmetric" else (max(2 * (size - 1), 1), 2 * (size - 1))
     position = position % period
-    return torch.where(position < size, position, period - position)
+    return torch.where(position < size, position, end - position)

@@ -8,16 +8,15 @@ import numpy as np
 import torch
 from torch.utils import _pytree as pytree
 
-from trellis import dtypes
-from trellis.backends.torch.convert import COMPLEX, DTYPE, NATIVE, dtype_of
-from trellis.backends.torch.dynamo import prepare
-from trellis.dtypes import DType
+from trellis.backends import META
+from trellis.backends.torch.dynamo import prepare_dynamo
+from trellis.backends.torch.operands import COMPLEX, DTYPE, NATIVE, dtype_of
+from trellis.core import dtypes, errors
+from trellis.core.array import Array
+from trellis.core.container import Container
+from trellis.core.dtypes import DType
 
-__all__ = [
-    "asarray", "astype", "constant", "default_device", "default_int", "device_of", "devices", "dlpack", "dlpack_device",
-    "dtype_of", "from_dlpack", "from_numpy", "is_traced", "item", "native_device", "native_dtype", "rank_of",
-    "register_pytrees", "shape_of", "to_device", "to_numpy", "version",
-]  # fmt: skip
+__all__ = [*META]  # pyright: ignore[reportUnsupportedDunderAll]
 
 
 def native_dtype(dtype: DType) -> torch.dtype:
@@ -48,14 +47,11 @@ def native_device(device: Any) -> torch.device | None:
     if device in ("cpu", "meta"):  # without asking for devices, which torch.compile cannot trace
         return torch.device(device)
     if isinstance(device, str):
-        kind, _, index = device.partition(":")
-        if device in devices():
-            return torch.device(f"cuda:{index}" if kind == "gpu" else device)
+        if device.replace("cuda", "gpu") in devices():
+            return torch.device(device.replace("gpu", "cuda"))
         if device in ("gpu", "cuda") and torch.cuda.is_available():
             return torch.device("cuda", torch.cuda.current_device())
-        if kind == "cuda" and f"gpu:{index}" in devices():
-            return torch.device(device)
-    raise ValueError(f"device={device!r} does not exist; torch has {', '.join(map(repr, devices()))}")
+    raise errors.unknown_device(device, "torch", devices())
 
 
 def devices() -> list[str]:
@@ -79,7 +75,7 @@ def version() -> str:
 
 def item(x: torch.Tensor) -> Any:
     if x.numel() != 1:
-        raise ValueError(f"item: only an array of one element is a number, got shape {tuple(x.shape)}")
+        raise errors.not_one_element(x.shape)
     return x.item()
 
 
@@ -96,6 +92,9 @@ def to_numpy(x: torch.Tensor) -> np.ndarray[Any, Any]:
         import ml_dtypes
 
         return x.detach().contiguous().view(torch.int16).numpy(force=True).view(ml_dtypes.bfloat16)
+    if torch._C._functorch.peek_interpreter_stack() is not None and not torch._C._functorch.is_functorch_wrapped_tensor(x):
+        with torch._C._DisableFuncTorch():  # in torch.func.jvp a constant cannot be detached without a wrapper
+            return x.numpy(force=True)
     return x.numpy(force=True)  # force: detach, bring to the CPU, resolve lazy conjugation
 
 
@@ -111,9 +110,7 @@ def from_numpy(x: np.ndarray[Any, Any], *, dtype: DType | None, device: Any, cop
     # torch cannot hold read-only memory, negative strides or a foreign byte order
     if not (x.flags.writeable and x.dtype.isnative and all(stride >= 0 for stride in x.strides)):
         if copy is False:
-            raise ValueError(
-                "asarray: this NumPy array is read-only, reversed or byte-swapped, so torch must copy it; use copy=None"
-            )
+            raise errors.copy_needed("asarray", "a read-only, reversed or byte-swapped NumPy array, on torch,")
         x = np.array(x, dtype=x.dtype.newbyteorder("="), order="C")
         copy = None
     try:
@@ -129,9 +126,7 @@ def asarray(x: torch.Tensor, *, dtype: DType | None, device: Any, copy: bool | N
     if wanted is x.dtype and place == x.device:
         return x.clone() if copy else x
     if copy is False:
-        raise ValueError(
-            f"asarray: copy=False, but going from {DTYPE[x.dtype]} on {x.device} to {DTYPE[wanted]} on {place} needs a copy"
-        )
+        raise errors.copy_needed("asarray", f"dtype={DTYPE[wanted]}" if wanted is not x.dtype else f"device={device!r}")
     _check_cast(x, wanted)
     return x.to(device=place, dtype=wanted)
 
@@ -145,9 +140,7 @@ def astype(x: torch.Tensor, *, dtype: DType, copy: bool, device: Any) -> torch.T
 
 def _check_cast(x: torch.Tensor, wanted: torch.dtype) -> None:
     if x.dtype in COMPLEX and wanted not in COMPLEX and wanted is not torch.bool:
-        raise TypeError(
-            f"astype: {dtype_of(x)} to {DTYPE[wanted]} would drop the imaginary part; take tl.real, tl.imag or tl.abs"
-        )
+        raise errors.imaginary_part_lost("astype", dtype_of(x), DTYPE[wanted])
 
 
 def to_device(x: torch.Tensor, *, device: Any) -> torch.Tensor:
@@ -155,17 +148,12 @@ def to_device(x: torch.Tensor, *, device: Any) -> torch.Tensor:
 
 
 def from_dlpack(x: Any, *, device: Any, copy: bool | None) -> torch.Tensor:
-    if device is None and copy is None:
-        return torch.from_dlpack(x)
-    place = native_device(device)
+    tensor, place = torch.from_dlpack(x), native_device(device)
+    if place is None or tensor.device == place:
+        return tensor.clone() if copy else tensor
     if copy is False:
-        tensor = torch.from_dlpack(x)
-        if place is not None and tensor.device != place:
-            raise ValueError(f"from_dlpack: copy=False, but going from {tensor.device} to {place} needs a copy")
-        return tensor
-    tensor = torch.from_dlpack(x)
-    moved = tensor if place is None else tensor.to(place)
-    return moved.clone() if copy and moved is tensor else moved
+        raise errors.copy_needed("from_dlpack", f"device={device!r}")
+    return tensor.to(place)
 
 
 def dlpack(x: torch.Tensor, *, stream: Any, max_version: tuple[int, int] | None, dl_device: Any, copy: bool | None) -> Any:
@@ -177,33 +165,29 @@ def dlpack_device(x: torch.Tensor) -> tuple[Any, int]:
     return x.__dlpack_device__()
 
 
-def register_pytrees(Array: type, Container: type) -> None:
-    prepare()
-    pytree.register_pytree_node(
-        Array,
-        lambda x: ([x._data], None),
-        lambda children, _: _rebuild(Array, children),
-        serialized_type_name="trellis.Array",
-        flatten_with_keys_fn=lambda x: ([(pytree.GetAttrKey("native"), x._data)], None),
-    )
-
-    def flatten(container: Any) -> tuple[list[Any], Any]:
-        children, aux = container._tree_flatten_with_keys()
-        return [child for _, child in children], aux
-
-    def flatten_with_keys(container: Any) -> tuple[list[Any], Any]:
-        children, aux = container._tree_flatten_with_keys()
-        return [(pytree.MappingKey(key), child) for key, child in children], aux
-
-    pytree.register_pytree_node(
-        Container,
-        flatten,
-        lambda children, aux: Container._tree_unflatten(aux, children),  # type: ignore[attr-defined]
-        serialized_type_name="trellis.Container",
-        flatten_with_keys_fn=flatten_with_keys,
-    )
+# ---- pytrees -------------------------------------------------------------------------------------------------------------------
+def _flatten(container: Container) -> tuple[list[Any], Any]:
+    children, aux = container._tree_flatten_with_keys()
+    return [child for _, child in children], aux
 
 
-def _rebuild(Array: type, children: Any) -> Any:
-    (data,) = children
-    return Array(data)
+def _flatten_with_keys(container: Container) -> tuple[list[Any], Any]:
+    children, aux = container._tree_flatten_with_keys()
+    return [(pytree.MappingKey(key), child) for key, child in children], aux
+
+
+pytree.register_pytree_node(
+    Array,
+    lambda x: ([x._data], None),
+    lambda children, _: Array(next(iter(children))),
+    serialized_type_name="trellis.Array",
+    flatten_with_keys_fn=lambda x: ([(pytree.GetAttrKey("native"), x._data)], None),
+)
+pytree.register_pytree_node(
+    Container,
+    _flatten,
+    lambda children, aux: Container._tree_unflatten(aux, children),
+    serialized_type_name="trellis.Container",
+    flatten_with_keys_fn=_flatten_with_keys,
+)
+prepare_dynamo()

@@ -10,8 +10,9 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 
-from trellis.backends.torch.convert import FLOAT
-from trellis.composites import normalization as composites
+from trellis.backends.torch.operands import FLOAT
+from trellis.backends.torch.pooling import channel_first
+from trellis.composites import composed
 
 __all__ = ["batch_norm", "group_norm", "instance_norm", "layer_norm"]
 
@@ -27,24 +28,20 @@ def _fits(x: torch.Tensor, *others: torch.Tensor | None) -> bool:
 def layer_norm(x: Any, scale: Any, offset: Any, *, axes: tuple[int, ...], eps: float) -> Any:
     if axes[0] == -len(axes) and _fits(x, scale, offset):
         return torch.layer_norm(x, x.shape[axes[0] :], scale, offset, eps)
-    return composites.layer_norm(x, scale, offset, axes=axes, eps=eps)
+    return composed.layer_norm(x, scale, offset, axes=axes, eps=eps)
 
 
 def group_norm(x: Any, scale: Any, offset: Any, *, num_groups: int, eps: float, channel_last: bool) -> Any:
-    if not _fits(x, scale, offset) or not x.numel():
-        return composites.group_norm(x, scale, offset, num_groups=num_groups, eps=eps, channel_last=channel_last)
-    if not channel_last:
-        return F.group_norm(x, num_groups, scale, offset, eps)
-    return F.group_norm(x.movedim(-1, 1), num_groups, scale, offset, eps).movedim(1, -1)
+    if not _fits(x, scale, offset) or x.numel() in (0, num_groups):  # torch refuses one value a group
+        return composed.group_norm(x, scale, offset, num_groups=num_groups, eps=eps, channel_last=channel_last)
+    return channel_first(lambda x: F.group_norm(x, num_groups, scale, offset, eps), x, channel_last)
 
 
 def instance_norm(x: Any, scale: Any, offset: Any, *, eps: float, channel_last: bool) -> Any:
     spatial = x.shape[1:-1] if channel_last else x.shape[2:]
     if not _fits(x, scale, offset) or not x.numel() or spatial.numel() == 1:  # torch refuses one value a channel
-        return composites.instance_norm(x, scale, offset, eps=eps, channel_last=channel_last)
-    if not channel_last:
-        return F.instance_norm(x, None, None, scale, offset, True, 0.0, eps)
-    return F.instance_norm(x.movedim(-1, 1), None, None, scale, offset, True, 0.0, eps).movedim(1, -1)
+        return composed.instance_norm(x, scale, offset, eps=eps, channel_last=channel_last)
+    return channel_first(lambda x: F.instance_norm(x, None, None, scale, offset, True, 0.0, eps), x, channel_last)
 
 
 def _in_transform() -> bool:
@@ -57,13 +54,13 @@ _in_transform._dynamo_marked_constant = True  # type: ignore[attr-defined]  # Dy
 def batch_norm(
     x: Any, mean: Any, variance: Any, scale: Any, offset: Any, *, training: bool, momentum: float, eps: float, channel_last: bool
 ) -> Any:
-    # torch changes the statistics in place, which torch.func's transforms refuse, and has no gradient by those that it is given.
-    wanted = not training and (mean.requires_grad or variance.requires_grad)
-    if wanted or not _fits(x, mean, variance, scale, offset) or _in_transform():
+    # torch changes statistics in place, which torch.func's transforms refuse, has no gradient by given ones, and takes no eps=0.
+    needs_composite = eps == 0 if training else mean.requires_grad or variance.requires_grad
+    if needs_composite or not _fits(x, mean, variance, scale, offset) or _in_transform():
         params: dict[str, Any] = {"training": training, "momentum": momentum, "eps": eps, "channel_last": channel_last}
-        return composites.batch_norm(x, mean, variance, scale, offset, **params)
+        return composed.batch_norm(x, mean, variance, scale, offset, **params)
     if training:
         mean, variance = mean.detach().clone(), variance.detach().clone()
-    first = x.movedim(-1, 1) if channel_last else x
-    result = F.batch_norm(first, mean, variance, scale, offset, training, momentum, eps)
-    return (result.movedim(1, -1) if channel_last else result), mean, variance
+    statistics = mean, variance
+    options = scale, offset, training, momentum, eps
+    return channel_first(lambda x: F.batch_norm(x, *statistics, *options), x, channel_last), *statistics

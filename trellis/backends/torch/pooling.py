@@ -9,10 +9,12 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 
-from trellis.backends.torch.convert import FLOAT, HALF
-from trellis.composites import pooling as composed
+from trellis.backends.torch.operands import COMPLEX, DTYPE, HALF, with_composite
+from trellis.composites import composed, pooling
+from trellis.core.array import Array
 
 __all__ = ["adaptive_average_pool", "adaptive_max_pool", "average_pool", "max_pool"]
+
 
 _MAX: Any = (F.max_pool1d, F.max_pool2d, F.max_pool3d)
 _AVERAGE: Any = (F.avg_pool1d, F.avg_pool2d, F.avg_pool3d)
@@ -24,8 +26,7 @@ def channel_first(function: Callable[[Any], Any], x: torch.Tensor, channel_last:
     """`function`, which takes channels first, of an array in either format: a permuted view is what torch calls channels_last."""
     if not channel_last:
         return function(x)
-    dims = x.dim() - 2
-    return function(x.permute(0, dims + 1, *range(1, dims + 1))).permute(0, *range(2, dims + 2), 1)
+    return function(x.movedim(-1, 1)).movedim(1, -1)
 
 
 def widened(x: torch.Tensor) -> torch.Tensor:
@@ -44,12 +45,7 @@ def _within(x: torch.Tensor, padding: Any, window: Any, value: float) -> tuple[t
     return F.pad(x, [n for pair in reversed(padding) for n in pair], value=value), [0] * len(window)
 
 
-def max_pool(x: torch.Tensor, *, window: Any, strides: Any, padding: Any, dilations: Any, channel_last: bool) -> torch.Tensor:
-    if x.dtype not in FLOAT:
-        return composed.max_pool(
-            x, window=window, strides=strides, padding=padding, dilations=dilations, channel_last=channel_last
-        )
-
+def _max_pool(x: torch.Tensor, *, window: Any, strides: Any, padding: Any, dilations: Any, channel_last: bool) -> torch.Tensor:
     def run(x: torch.Tensor) -> torch.Tensor:
         x, rest = _within(x, padding, window, -math.inf)
         return _MAX[len(window) - 1](x, window, strides, rest, dilations)
@@ -74,20 +70,22 @@ def average_pool(
         if divisor is None and (included or (padded is x and not any(map(any, counted)))):
             return pool(padded, window, strides, rest, count_include_pad=included)
         total = pool(padded, window, strides, rest, count_include_pad=True) * math.prod(window)
-        return composed.averaged(total, x.shape[2:], window, strides, padding, dilations, 2, counted, divisor)
+        total = pooling.averaged(Array(total), x.shape[2:], window, strides, padding, dilations, 2, counted, divisor)
+        return total.native
 
     return narrowed(channel_first(run, wide, channel_last), x)
 
 
-def adaptive_average_pool(x: torch.Tensor, *, sizes: Any, channel_last: bool) -> torch.Tensor:
-    if x.dtype.is_complex:
-        return composed.adaptive_average_pool(x, sizes=sizes, channel_last=channel_last)
+def _adaptive_average_pool(x: torch.Tensor, *, sizes: Any, channel_last: bool) -> torch.Tensor:
     pool = _ADAPTIVE_AVERAGE[len(sizes) - 1]
     return narrowed(channel_first(lambda x: pool(x, sizes), widened(x), channel_last), x)
 
 
-def adaptive_max_pool(x: torch.Tensor, *, sizes: Any, channel_last: bool) -> torch.Tensor:
-    if x.dtype not in FLOAT:
-        return composed.adaptive_max_pool(x, sizes=sizes, channel_last=channel_last)
+def _adaptive_max_pool(x: torch.Tensor, *, sizes: Any, channel_last: bool) -> torch.Tensor:
     pool = _ADAPTIVE_MAX[len(sizes) - 1]
     return channel_first(lambda x: pool(x, sizes), x, channel_last)
+
+
+max_pool = with_composite(_max_pool, composed.max_pool)
+adaptive_average_pool = with_composite(_adaptive_average_pool, composed.adaptive_average_pool, DTYPE.keys() - COMPLEX)
+adaptive_max_pool = with_composite(_adaptive_max_pool, composed.adaptive_max_pool)

@@ -9,11 +9,11 @@ from typing import Any
 import torch
 from torch.utils import _pytree as pytree
 
-from trellis import dtypes
-from trellis.backends.torch.convert import NATIVE
 from trellis.backends.torch.meta import native_device
-from trellis.dtypes import DType
-from trellis.keys import Key, make_key
+from trellis.backends.torch.operands import NATIVE
+from trellis.core import dtypes, errors
+from trellis.core.dtypes import DType
+from trellis.random.keys import Key, make_key
 
 __all__ = ["Generator", "check_draw", "draws_in_graph", "random_unit", "random_words", "threefry"]
 
@@ -44,10 +44,8 @@ def _signed(value: Any) -> Any:
 
 def _key_words(key: Any) -> tuple[Any, Any, Any]:
     """The key schedule."""
-    if type(key) is tuple:
-        return _signed(key[0]), _signed(key[1]), _signed(key[0] ^ key[1] ^ 0x1BD11BDA)
-    words = _signed(key)
-    return words[0], words[1], words[0] ^ words[1] ^ 0x1BD11BDA
+    first, second = map(_signed, key) if type(key) is tuple else _signed(key)
+    return first, second, first ^ second ^ 0x1BD11BDA
 
 
 def _mix(schedule: Any, x: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
@@ -124,10 +122,7 @@ _UNIT = {dtypes.float32: _unit32, dtypes.float64: _unit64, dtypes.float16: _unit
 
 def check_draw(op: str) -> None:
     if torch.compiler.is_compiling():
-        raise RuntimeError(
-            f"{op}: without seed= inside torch.compile the state of the context cannot be read; make a tl.Key an argument of the "
-            f"function and pass seed=key"
-        )
+        raise errors.seed_needed(op, "torch.compile")
 
 
 def draws_in_graph() -> bool:

@@ -3,48 +3,40 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import wraps
 from typing import Any
 
 import torch
 
 from trellis.backends.torch.attention import transformed
 from trellis.composites import recurrent
-from trellis.composites.attention import optional_floating
+from trellis.composites.support import floating
 
 __all__ = ["gru_update", "lstm_update", "rnn_update"]
 
 
-def lstm_update(
-    x: Any, init_h: Any, init_c: Any, kernel: Any, recurrent_kernel: Any, bias: Any, recurrent_bias: Any, *, time_major: bool
-) -> Any:
-    operands = x, init_h, init_c, kernel, recurrent_kernel, bias, recurrent_bias
-    return _run("lstm_update", torch.lstm, recurrent.lstm_update, 2, operands, {"time_major": time_major})
+def _recurrence(op: str, states: int, natives: dict[str, Any]) -> Callable[..., Any]:
+    """An op from torch's kernel for each activation; `states` of its operands, after the first, are initial states."""
+    composite = getattr(recurrent, op)
+
+    @wraps(composite)
+    def run(*operands: Any, **params: Any) -> Any:
+        operands = floating(op, *operands, real=True)
+        if transformed() or 0 in operands[0].shape:  # torch refuses sequences of no steps
+            return composite(*operands, **params)
+        x, *rest = operands
+        # For weights that need a gradient, Inductor takes a kernel that has none. So torch.compile leaves these to Python, as it
+        # does for torch.nn.LSTM.
+        watched = torch.compiler.is_compiling() and any(w is not None and w.requires_grad for w in operands)
+        native = natives[params.get("activation", "tanh")]
+        return (_uncompiled if watched else _fused)(native, x, rest[:states], *rest[states:], params["time_major"])
+
+    return run
 
 
-def gru_update(
-    x: Any, init_h: Any, kernel: Any, recurrent_kernel: Any, bias: Any, recurrent_bias: Any, *, time_major: bool
-) -> Any:
-    operands = x, init_h, kernel, recurrent_kernel, bias, recurrent_bias
-    return _run("gru_update", torch.gru, recurrent.gru_update, 1, operands, {"time_major": time_major})
-
-
-def rnn_update(
-    x: Any, init_h: Any, kernel: Any, recurrent_kernel: Any, bias: Any, recurrent_bias: Any, *, activation: str, time_major: bool
-) -> Any:
-    operands = x, init_h, kernel, recurrent_kernel, bias, recurrent_bias
-    native = torch.rnn_tanh if activation == "tanh" else torch.rnn_relu
-    return _run("rnn_update", native, recurrent.rnn_update, 1, operands, {"activation": activation, "time_major": time_major})
-
-
-def _run(op: str, native: Any, composite: Callable[..., Any], states: int, operands: Any, params: dict[str, Any]) -> Any:
-    operands = optional_floating(op, *operands)
-    if transformed() or 0 in operands[0].shape:  # torch refuses sequences of no steps
-        return composite(*operands, **params)
-    x, *rest = operands
-    # Inductor takes a kernel without a gradient for weights that need one, so torch.compile leaves these to Python, as it does
-    # for torch.nn.LSTM.
-    watched = torch.compiler.is_compiling() and any(w is not None and w.requires_grad for w in operands)
-    return (_uncompiled if watched else _fused)(native, x, rest[:states], *rest[states:], params["time_major"])
+lstm_update = _recurrence("lstm_update", 2, {"tanh": torch.lstm})
+gru_update = _recurrence("gru_update", 1, {"tanh": torch.gru})
+rnn_update = _recurrence("rnn_update", 1, {"tanh": torch.rnn_tanh, "relu": torch.rnn_relu})
 
 
 def _fused(native: Any, x: Any, initial: list[Any], kernel: Any, weights: Any, bias: Any, other: Any, time_major: bool) -> Any:

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import functools
+import math
+from collections.abc import Callable
 from typing import Any
 
 import torch
 
-from trellis.backends.torch.convert import BOOL, COMPLEX, FLOAT, NATIVE, SIGNED, UNSIGNED, check_rank, flattened, positive_axes
-from trellis.backends.torch.unsigned import from_ordered, ordered
-from trellis.dtypes import DType
+from trellis.backends.torch.operands import COMPLEX, DTYPE, FLOAT, NATIVE, UNSIGNED, axis_of, check_rank, flattened, positive_axes
+from trellis.backends.torch.unsigned import from_ordered, ordered_real
+from trellis.core import errors
+from trellis.core.dtypes import DType
+from trellis.core.typing import Axes
 
 __all__ = [
     "all", "any", "count_nonzero", "cumulative_prod", "cumulative_sum", "log_softmax", "logsumexp", "max", "mean", "min", "prod",
@@ -17,9 +22,7 @@ __all__ = [
 
 _sum = torch.sum
 # torch sums these in the dtype that we want: its own for floats, int64 for the others
-_SUMS_DIRECTLY = FLOAT | COMPLEX | SIGNED | BOOL
-
-Axes = int | tuple[int, ...] | None
+_SUMS_DIRECTLY = frozenset(DTYPE) - UNSIGNED - {torch.uint8}
 
 
 def sum(x: torch.Tensor, *, axis: Axes, dtype: DType | None, keepdims: bool) -> torch.Tensor:
@@ -28,7 +31,7 @@ def sum(x: torch.Tensor, *, axis: Axes, dtype: DType | None, keepdims: bool) -> 
             return _sum(x, None, True) if keepdims else _sum(x)
         if axis != () and x.dim():  # to torch, no axes are all axes
             return _sum(x, axis, keepdims)
-    wanted, x = _accumulating(x, dtype)
+    wanted, x = _accumulating("sum", x, dtype)
     if axis == ():
         return x.to(wanted)
     if axis is not None:
@@ -36,7 +39,7 @@ def sum(x: torch.Tensor, *, axis: Axes, dtype: DType | None, keepdims: bool) -> 
     return torch.sum(x, axis, keepdims).to(wanted)
 
 
-def _accumulating(x: torch.Tensor, dtype: DType | None) -> tuple[torch.dtype, torch.Tensor]:
+def _accumulating(op: str, x: torch.Tensor, dtype: DType | None) -> tuple[torch.dtype, torch.Tensor]:
     """The dtype of a sum or product, and the array in the dtype to compute it in."""
     if dtype is None:
         integer = torch.uint64 if x.dtype is torch.uint8 or x.dtype in UNSIGNED else torch.int64
@@ -44,167 +47,127 @@ def _accumulating(x: torch.Tensor, dtype: DType | None) -> tuple[torch.dtype, to
     else:
         wanted = NATIVE[dtype]
     if x.dtype in COMPLEX and wanted not in COMPLEX:
-        raise TypeError(f"dtype={dtype} would drop the imaginary part of {x.dtype}; ask for a complex dtype")
+        raise errors.imaginary_part_lost(op, DTYPE[x.dtype], dtype)
     return wanted, x.to(torch.int64 if wanted in UNSIGNED else wanted)
 
 
 def prod(x: torch.Tensor, *, axis: Axes, dtype: DType | None, keepdims: bool) -> torch.Tensor:
-    wanted, x = _accumulating(x, dtype)
+    wanted, x = _accumulating("prod", x, dtype)
     if axis == ():
         return x.to(wanted)
     if isinstance(axis, int):
         check_rank("prod", x, axis)
         return torch.prod(x, axis, keepdims).to(wanted)
     axes = positive_axes("prod", x, axis)
-    product = torch.prod(flattened("prod", x, axis)[0], -1)
-    return _kept(x, product, axes, keepdims).to(wanted)
+    product = torch.prod(flattened("prod", x, axis)[0], -1).to(wanted)
+    return product.reshape([1 if a in axes else n for a, n in enumerate(x.shape)]) if keepdims else product
 
 
-def _kept(x: torch.Tensor, result: torch.Tensor, axes: tuple[int, ...], keepdims: bool) -> torch.Tensor:
-    """`result`, whose reduced axes are gone, with them as axes of size 1 if `keepdims`."""
-    if not keepdims:
-        return result
-    return result.reshape([1 if a in axes else n for a, n in enumerate(x.shape)])
+def _reduction(op: str, native: Callable[..., torch.Tensor], before: Any, after: Any = None, all_axes: Any = None) -> Any:
+    """An op from `native(x, axes, keepdims)`, which takes `all_axes` for all axes; to torch, a 0-d tensor has an axis 0.
+
+    `before(x)` converts the array and `after(result, dtype)` the result.
+    """
+
+    def run(x: torch.Tensor, *, axis: Axes, keepdims: bool) -> torch.Tensor:
+        result = before(x)
+        if axis is None:
+            result = native(result, all_axes, keepdims)
+        elif axis != ():
+            check_rank(op, x, axis)
+            result = native(result, axis, keepdims)
+        return result if after is None else after(result, x.dtype)
+
+    return run
 
 
 def _floating(x: torch.Tensor) -> torch.Tensor:
     return x if x.dtype in FLOAT or x.dtype in COMPLEX else x.to(torch.float32)
 
 
-def mean(x: torch.Tensor, *, axis: Axes, keepdims: bool) -> torch.Tensor:
-    x = _floating(x)
-    if axis is None:
-        return torch.mean(x, None, True) if keepdims else torch.mean(x)
-    if axis == ():
-        return x
-    check_rank("mean", x, axis)
-    return torch.mean(x, axis, keepdims)
-
-
-def var(x: torch.Tensor, *, axis: Axes, correction: float, keepdims: bool) -> torch.Tensor:
-    x = _floating(x)
-    axes = positive_axes("var", x, axis)
-    count = 1
-    for a in axes:
-        count *= x.shape[a]
-    if axes and count > correction and x.numel():
-        return torch.var(x, axes, correction=correction, keepdim=keepdims)
-    # torch warns of no degrees of freedom and of no elements, and takes no axes for all axes
-    center = x if axis == () or not axes else torch.mean(x, axes, keepdim=True)
-    spread = torch.abs(x - center) ** 2
-    total = torch.sum(spread, axes, keepdim=keepdims) if axes else spread
-    left = count - correction
-    return total / (left if left > 0 else 0.0)
-
-
-def std(x: torch.Tensor, *, axis: Axes, correction: float, keepdims: bool) -> torch.Tensor:
-    x = _floating(x)
-    axes = positive_axes("std", x, axis)
-    count = 1
-    for a in axes:
-        count *= x.shape[a]
-    if axes and count > correction and x.numel():
-        return torch.std(x, axes, correction=correction, keepdim=keepdims)
-    return torch.sqrt(var(x, axis=axis, correction=correction, keepdims=keepdims))
-
-
-def max(x: torch.Tensor, *, axis: Axes, keepdims: bool) -> torch.Tensor:
-    return _extreme("max", torch.amax, x, axis, keepdims)
-
-
-def min(x: torch.Tensor, *, axis: Axes, keepdims: bool) -> torch.Tensor:
-    return _extreme("min", torch.amin, x, axis, keepdims)
-
-
-def _extreme(op: str, reduce: Any, x: torch.Tensor, axis: Axes, keepdims: bool) -> torch.Tensor:
-    check_not_empty(op, x, axis)
-    if axis == ():
-        return x
-    if axis is not None:
-        check_rank(op, x, axis)
-    if x.dtype in COMPLEX:
-        raise TypeError(f"{op}: complex numbers have no order; take tl.abs or tl.real first")
-    if x.dtype in UNSIGNED:
-        return from_ordered(reduce(ordered(x), () if axis is None else axis, keepdims), x.dtype)
-    return reduce(x, () if axis is None else axis, keepdims)
-
-
-def check_not_empty(op: str, x: torch.Tensor, axis: Axes) -> None:
-    if x.numel() == 0:
-        for a in positive_axes(op, x, axis):
-            if x.shape[a] == 0:
-                raise ValueError(f"{op}: axis {a} of shape {tuple(x.shape)} is empty, so there is no element to choose")
-
-
 def _truth(x: torch.Tensor) -> torch.Tensor:
     return x if x.dtype is torch.bool else x != 0
 
 
-def all(x: torch.Tensor, *, axis: Axes, keepdims: bool) -> torch.Tensor:
-    return _logical("all", torch.all, x, axis, keepdims)
-
-
-def any(x: torch.Tensor, *, axis: Axes, keepdims: bool) -> torch.Tensor:
-    return _logical("any", torch.any, x, axis, keepdims)
-
-
-def _logical(op: str, reduce: Any, x: torch.Tensor, axis: Axes, keepdims: bool) -> torch.Tensor:
-    x = _truth(x)
-    if axis == ():
-        return x
-    if axis is not None:
-        check_rank(op, x, axis)
-    return reduce(x, dim=positive_axes(op, x, axis), keepdim=keepdims) if x.dim() else x
+all = _reduction("all", torch.all, _truth)
+any = _reduction("any", torch.any, _truth)
+max = _reduction("max", torch.amax, functools.partial(ordered_real, "max"), from_ordered, ())
+mean = _reduction("mean", torch.mean, _floating)
+min = _reduction("min", torch.amin, functools.partial(ordered_real, "min"), from_ordered, ())
 
 
 def count_nonzero(x: torch.Tensor, *, axis: Axes, keepdims: bool) -> torch.Tensor:
     return sum(_truth(x), axis=axis, dtype=None, keepdims=keepdims)
 
 
-def cumulative_sum(x: torch.Tensor, *, axis: int | None, dtype: DType | None, include_initial: bool) -> torch.Tensor:
-    return _cumulative("cumulative_sum", torch.cumsum, 0, x, axis, dtype, include_initial)
+def _spread(op: str, native: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
+    def run(x: torch.Tensor, *, axis: Axes, correction: float, keepdims: bool) -> torch.Tensor:
+        x, axes = _floating(x), positive_axes(op, x, axis)
+        freedom = math.prod([x.shape[a] for a in axes]) - correction
+        if axes and freedom > 0 and x.numel():
+            return native(x, axes, correction=correction, keepdim=keepdims)
+        # torch warns of no degrees of freedom and of no elements, and takes no axes for all axes
+        center = torch.mean(x, axes, keepdim=True) if axes else x
+        squares = torch.abs(x - center) ** 2
+        total = torch.sum(squares, axes, keepdim=keepdims) if axes else squares
+        variance = total / (freedom if freedom > 0 else math.nan)
+        return variance if op == "var" else torch.sqrt(variance)
+
+    return run
 
 
-def cumulative_prod(x: torch.Tensor, *, axis: int | None, dtype: DType | None, include_initial: bool) -> torch.Tensor:
-    return _cumulative("cumulative_prod", torch.cumprod, 1, x, axis, dtype, include_initial)
+std, var = _spread("std", torch.std), _spread("var", torch.var)
 
 
-def _cumulative(
-    op: str, run: Any, initial: int, x: torch.Tensor, axis: int | None, dtype: DType | None, include_initial: bool
-) -> torch.Tensor:
-    if axis is None:
-        if x.dim() != 1:
-            raise ValueError(f"{op}: axis may be left out only for a 1-d array, got shape {tuple(x.shape)}")
-        axis = 0
-    (along,) = positive_axes(op, x, axis)
-    wanted, x = _accumulating(x, dtype)
-    result = run(x, along)
-    if include_initial:
-        shape = list(x.shape)
-        shape[along] = 1
-        result = torch.cat([torch.full(shape, initial, dtype=result.dtype, device=x.device), result], along)
-    return result.to(wanted)
+def _cumulative(op: str, native: Callable[..., torch.Tensor], initial: int) -> Callable[..., torch.Tensor]:
+    def run(x: torch.Tensor, *, axis: int | None, dtype: DType | None, include_initial: bool) -> torch.Tensor:
+        along = axis_of(op, x, axis)
+        wanted, x = _accumulating(op, x, dtype)
+        result = native(x, along)
+        if include_initial:
+            shape = (*x.shape[:along], 1, *x.shape[along + 1 :])
+            result = torch.cat([result.new_full(shape, initial), result], along)
+        return result.to(wanted)
+
+    return run
+
+
+cumulative_sum = _cumulative("cumulative_sum", torch.cumsum, 0)
+cumulative_prod = _cumulative("cumulative_prod", torch.cumprod, 1)
 
 
 def logsumexp(x: torch.Tensor, *, axis: Axes, keepdims: bool) -> torch.Tensor:
     x = _floating(x)
     if axis == ():
         return x
-    return torch.logsumexp(x, positive_axes("logsumexp", x, axis), keepdims) if x.dim() else x.clone()
+    if not x.dim():
+        return x.clone()
+    axes = positive_axes("logsumexp", x, axis)
+    result = torch.logsumexp(x, axes, keepdims)
+    transformed = torch._C._functorch.peek_interpreter_stack() is not None
+    if x.dtype in COMPLEX or not x.numel() or not (transformed or (x.requires_grad and result.isinf().any())):
+        return result
+    top = torch.amax(x, axes, True)  # of infinite elements torch's gradient is NaN; they share that of the maximum
+    infinite = torch.isinf(top)
+    rest = torch.logsumexp(torch.where(infinite, torch.where(x == top, 0.0, -torch.inf), x), axes, keepdims)
+    top = torch.where(infinite, top, 0.0)
+    return rest + (top if keepdims else torch.amax(top, axes))
 
 
-def softmax(x: torch.Tensor, *, axis: Axes) -> torch.Tensor:
-    return _along_axis("softmax", torch.softmax, x, axis)
+def _along_axis(op: str, native: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
+    def run(x: torch.Tensor, *, axis: Axes) -> torch.Tensor:
+        x = _floating(x)
+        if isinstance(axis, int):
+            check_rank(op, x, axis)
+            return native(x, axis)
+        together, back = flattened(op, x, axis)
+        return back(native(together, -1))
+
+    return run
 
 
-def log_softmax(x: torch.Tensor, *, axis: Axes) -> torch.Tensor:
-    return _along_axis("log_softmax", torch.log_softmax, x, axis)
+def _log_softmax(x: torch.Tensor, axis: int) -> torch.Tensor:
+    return torch.log_softmax(x, axis) if x.dtype in FLOAT else x - torch.logsumexp(x, axis, True)
 
 
-def _along_axis(op: str, run: Any, x: torch.Tensor, axis: Axes) -> torch.Tensor:
-    x = _floating(x)
-    if isinstance(axis, int):
-        check_rank(op, x, axis)
-        return run(x, axis)
-    together, back = flattened(op, x, axis)
-    return back(run(together, -1))
+softmax, log_softmax = _along_axis("softmax", torch.softmax), _along_axis("log_softmax", _log_softmax)

@@ -2,73 +2,68 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
 
-from trellis.backends.torch.convert import COMPLEX, FLOAT, INTEGER, UNSIGNED, check_rank, promoted, weak
-from trellis.backends.torch.reduction import check_not_empty
-from trellis.backends.torch.unsigned import ordered
+from trellis.backends.torch.operands import COMPLEX, FLOAT, check_rank, dtype_of, promoted, weak
+from trellis.backends.torch.unsigned import ordered_real, wide
+from trellis.core import errors
 
 __all__ = ["argmax", "argmin", "argsort", "bincount", "nonzero", "searchsorted", "sort", "unique_all", "unique_values"]
 
 
-def argmax(x: torch.Tensor, *, axis: int | None, keepdims: bool) -> torch.Tensor:
-    return _extreme_position("argmax", torch.argmax, x, axis, keepdims)
+def _extreme_position(op: str, search: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
+    def run(x: torch.Tensor, *, axis: int | None, keepdims: bool) -> torch.Tensor:
+        comparable = ordered_real(op, x)
+        if axis is not None:
+            check_rank(op, x, axis)
+            return search(comparable, axis, keepdims)
+        position = search(comparable.reshape(-1), 0)
+        return position.reshape([1] * x.dim()) if keepdims else position
+
+    return run
 
 
-def argmin(x: torch.Tensor, *, axis: int | None, keepdims: bool) -> torch.Tensor:
-    return _extreme_position("argmin", torch.argmin, x, axis, keepdims)
-
-
-def _extreme_position(op: str, search: Any, x: torch.Tensor, axis: int | None, keepdims: bool) -> torch.Tensor:
-    check_not_empty(op, x, axis)
-    _check_order(op, x)
-    if axis is not None:
-        check_rank(op, x, axis)
-        return search(ordered(x), axis, keepdims)
-    position = search(ordered(x).reshape(-1), 0)
-    return position.reshape([1] * x.dim()) if keepdims else position
-
-
-def _check_order(op: str, x: torch.Tensor) -> None:
-    if x.dtype in COMPLEX:
-        raise TypeError(f"{op}: complex numbers have no order; take tl.abs or tl.real first")
+argmax, argmin = _extreme_position("argmax", torch.argmax), _extreme_position("argmin", torch.argmin)
 
 
 def nonzero(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
     if x.dim() == 0:
-        raise ValueError("nonzero: a 0-d array has no indices; reshape it to (1,) first")
+        raise errors.no_dimensions("nonzero")
     return tuple(torch.nonzero(x if x.dtype is torch.bool else x != 0, as_tuple=True))
 
 
 def searchsorted(x1: torch.Tensor, x2: Any, sorter: torch.Tensor | None, *, side: str) -> torch.Tensor:
     if x1.dim() != 1:
-        raise ValueError(f"searchsorted: x1 must be 1-d, got shape {tuple(x1.shape)}")
+        raise errors.not_vectors("searchsorted", [x1.shape])
     if weak(x1) is weak(x2):
         edges, values = x1, x2
     else:
         edges, values = promoted("less", x1, x2)
-    _check_order("searchsorted", edges)
     order = None if sorter is None else sorter.to(torch.int64).contiguous()
-    places = torch.searchsorted(ordered(edges).contiguous(), ordered(values).contiguous(), side=side, sorter=order)
+    given = (ordered_real("searchsorted", x).contiguous() for x in (edges, values))
+    places = torch.searchsorted(*given, side=side, sorter=order)
     if side == "right" or edges.dtype not in FLOAT:
         return places
-    return torch.where(
-        torch.isnan(values), torch.sum(~torch.isnan(edges)), places
-    )  # torch puts NaN behind the NaN that are there
+    # torch puts NaN behind the NaN that are there
+    return torch.where(torch.isnan(values), torch.sum(~torch.isnan(edges)), places)
 
 
-def sort(x: torch.Tensor, *, axis: int, descending: bool, stable: bool) -> torch.Tensor:
-    check_rank("sort", x, axis)
-    _check_order("sort", x)
-    return torch.sort(x, dim=axis, descending=descending, stable=stable).values
+def _sorting(op: str, part: int) -> Callable[..., torch.Tensor]:
+    """The values (0) or the indices (1) that torch.sort gives."""
+
+    def run(x: torch.Tensor, *, axis: int, descending: bool, stable: bool) -> torch.Tensor:
+        check_rank(op, x, axis)
+        if x.dtype in COMPLEX:
+            raise errors.no_order(op, dtype_of(x))
+        return torch.sort(x, dim=axis, descending=descending, stable=stable)[part]
+
+    return run
 
 
-def argsort(x: torch.Tensor, *, axis: int, descending: bool, stable: bool) -> torch.Tensor:
-    check_rank("argsort", x, axis)
-    _check_order("argsort", x)
-    return torch.sort(x, dim=axis, descending=descending, stable=stable).indices
+sort, argsort = _sorting("sort", 0), _sorting("argsort", 1)
 
 
 def unique_values(x: torch.Tensor) -> torch.Tensor:
@@ -103,12 +98,7 @@ def _order(flat: torch.Tensor) -> torch.Tensor:
 
 
 def bincount(x: torch.Tensor, weights: torch.Tensor | None, *, minlength: int, length: int | None) -> torch.Tensor:
-    if x.dtype not in INTEGER and x.dtype not in UNSIGNED:
-        raise TypeError(f"bincount: expected an integer dtype, got {weak(x)}; cast it with tl.astype")
-    if x.dim() != 1:
-        raise ValueError(f"bincount: expected a 1-d array, got shape {tuple(x.shape)}")
-    if weights is not None and weights.shape != x.shape:
-        raise ValueError(f"bincount: weights have shape {tuple(weights.shape)}, the array {tuple(x.shape)}; they must be equal")
+    errors.check_counted(dtype_of(x), x.shape, None if weights is None else weights.shape)
     bins = x.to(torch.int64)
     if length is None:
         try:
@@ -116,19 +106,14 @@ def bincount(x: torch.Tensor, weights: torch.Tensor | None, *, minlength: int, l
         except RuntimeError as error:
             if "non-negative" not in str(error):
                 raise
-            raise ValueError("bincount: the array has negative elements; only 0, 1, 2... can be counted") from error
+            raise errors.negative_elements("bincount", "x") from error
         if weights is None:
             return counts
-        length = counts.shape[0]
-    amounts = torch.ones_like(bins) if weights is None else weights
-    counted = ordered(amounts) if amounts.dtype is torch.bool else amounts
-    dropped = torch.where((bins < 0) | (bins >= length), length, bins)
-    if counted.dtype in UNSIGNED:
-        return _counted(length, dropped, counted.to(torch.int64)).to(counted.dtype)
-    return _counted(length, dropped, counted)
-
-
-def _counted(length: int, bins: torch.Tensor, amounts: torch.Tensor) -> torch.Tensor:
-    """One bin more than asked for takes what is to be dropped."""
-    empty = torch.zeros((length + 1,), dtype=amounts.dtype, device=amounts.device)
-    return empty.index_add(0, bins, amounts)[:length]
+        length = int(counts.shape[0])
+    if weights is None:
+        weights = torch.ones_like(bins)
+    elif weights.dtype is torch.bool:
+        weights = weights.to(torch.int64)
+    bins = torch.where((bins < 0) | (bins >= length), length, bins)  # one bin more than asked for takes the elements to drop
+    counts = wide(weights).new_zeros(length + 1).index_add(0, bins, wide(weights))
+    return counts[:length].to(weights.dtype)

@@ -12,8 +12,10 @@ from typing import Any
 
 import torch
 
-from trellis.backends.torch.convert import UNSIGNED
+from trellis.backends.torch.operands import COMPLEX, DTYPE, UNSIGNED
+from trellis.core import errors
 
+Kernel = Callable[..., torch.Tensor]
 WIDE = {torch.uint16: torch.int32, torch.uint32: torch.int64, torch.uint64: torch.int64}
 BITS = {torch.uint16: torch.int16, torch.uint32: torch.int32, torch.uint64: torch.int64}
 LOWEST = -(2**63)
@@ -45,31 +47,35 @@ def from_ordered(x: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
     return (x ^ LOWEST).to(dtype) if dtype is torch.uint64 else x.to(dtype)
 
 
-def wrapping(kernel: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
-    """A kernel of signed integers, for unsigned ones."""
-
-    def run(*operands: torch.Tensor) -> torch.Tensor:
-        return kernel(*(wide(x) for x in operands)).to(operands[0].dtype)
-
-    return run
+def ordered_real(op: str, x: torch.Tensor) -> torch.Tensor:
+    """`ordered` of an array that must not be complex."""
+    if x.dtype in COMPLEX:
+        raise errors.no_order(op, DTYPE[x.dtype])
+    return ordered(x)
 
 
-def comparing(kernel: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
-    """A kernel that depends on order and returns bools."""
+def _converted(into: Callable[..., torch.Tensor], back: Callable[..., torch.Tensor] | None) -> Callable[[Kernel], Kernel]:
+    """Makes a kernel of other dtypes one of unsigned integers: `into` converts its operands and `back` its result."""
 
-    def run(*operands: torch.Tensor) -> torch.Tensor:
-        return kernel(*(ordered(x) for x in operands))
+    def convert(kernel: Kernel) -> Kernel:
+        def run(*operands: torch.Tensor) -> torch.Tensor:
+            result = kernel(*map(into, operands))
+            return result if back is None else back(result, operands[0].dtype)
 
-    return run
+        return run
+
+    return convert
 
 
-def choosing(kernel: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
-    """A kernel that depends on order and returns some of the elements."""
-
-    def run(*operands: torch.Tensor) -> torch.Tensor:
-        return from_ordered(kernel(*(ordered(x) for x in operands)), operands[0].dtype)
-
-    return run
+# How to convert a kernel -> the elementwise ops whose kernels are to be converted so.
+CONVERSIONS = {
+    _converted(wide, torch.Tensor.to): (
+        "add", "bitwise_invert", "bitwise_left_shift", "negative", "square", "subtract",
+    ),
+    _converted(ordered, None): ("greater", "greater_equal", "less", "less_equal"),
+    _converted(ordered, from_ordered): ("maximum", "minimum"),
+    _converted(torch.Tensor.bool, None): ("logical_and", "logical_not", "logical_or", "logical_xor"),
+}  # fmt: skip
 
 
 def moving(kernel: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
@@ -79,17 +85,6 @@ def moving(kernel: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
         return kernel(x.view(BITS[x.dtype]), *args, **params).view(x.dtype) if x.dtype in UNSIGNED else kernel(x, *args, **params)
 
     return run
-
-
-def truth(kernel: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
-    def run(*operands: torch.Tensor) -> torch.Tensor:
-        return kernel(*(x != 0 for x in operands))
-
-    return run
-
-
-def identity(x: torch.Tensor) -> torch.Tensor:
-    return x
 
 
 def sign(x: torch.Tensor) -> torch.Tensor:

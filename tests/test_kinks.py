@@ -1,0 +1,76 @@
+"""Derivatives at the points of `kink_cases`, on the four backends, eager and compiled; docs/gradients.md lists them.
+
+`python tests/test_kinks.py` writes the table of the page anew.
+"""
+
+from __future__ import annotations
+
+import pathlib
+from typing import Any
+
+import numpy as np
+import pytest
+from helpers import compiled, make, to_numpy
+from kink_cases import KINKS, Kink, reference, second_reference
+
+import trellis as tl
+
+PAGE = pathlib.Path(__file__).parents[1] / "docs" / "gradients.md"
+TOLERANCE = 1e-7  # torch has a few of its constants in float32, whatever the dtype
+
+
+def gradients(kink: Kink, backend: str, compile_it: bool) -> list[np.ndarray[Any, Any]]:
+    run = tl.grad(lambda *xs: tl.sum(kink.ours(*xs)), argnums=tuple(range(len(kink.arrays))))
+    given = [make(backend, x) for x in (*kink.arrays, *kink.constants)]
+    return [to_numpy(g) for g in (compiled(backend, run) if compile_it else run)(*given)]
+
+
+@pytest.mark.parametrize("name", KINKS)
+def test_first_derivative(backend: str, name: str) -> None:
+    for found, expected in zip(gradients(KINKS[name], backend, False), reference(KINKS[name]), strict=True):
+        assert not np.isnan(expected).any(), "choose a subgradient where torch's is NaN"
+        np.testing.assert_allclose(found, expected, rtol=TOLERANCE, atol=1e-12)
+
+
+@pytest.mark.parametrize("name", KINKS)
+def test_first_derivative_compiled(backend: str, name: str) -> None:
+    if backend == "numpy":
+        pytest.skip("NumPy does not compile")
+    for found, expected in zip(gradients(KINKS[name], backend, True), reference(KINKS[name]), strict=True):
+        np.testing.assert_allclose(found, expected, rtol=TOLERANCE, atol=1e-12)
+
+
+@pytest.mark.parametrize("name", [name for name, kink in KINKS.items() if kink.second])
+def test_second_derivative(backend: str, name: str) -> None:
+    """Of the sum of the first argument's gradient, against torch's double backward."""
+    kink = KINKS[name]
+    inner = tl.grad(lambda *xs: tl.sum(kink.ours(*xs)))
+    found = tl.grad(lambda *xs: tl.sum(inner(*xs)))(*(make(backend, x) for x in (*kink.arrays, *kink.constants)))
+    np.testing.assert_allclose(to_numpy(found), second_reference(kink), rtol=TOLERANCE, atol=1e-12)
+
+
+# ---- the page ------------------------------------------------------------------------------------------------------------------
+def _text(x: Any) -> str:
+    """A nested list with at most 4 digits; zeros have no sign."""
+    return "[" + ", ".join(map(_text, x)) + "]" if isinstance(x, list) else f"{x + 0.0:.4g}"
+
+
+def _line(name: str, kink: Kink) -> str:
+    points = ", ".join(_text(x.tolist()) for x in (*kink.arrays, *kink.constants))
+    slopes = ", ".join(_text(np.round(g, 6).tolist()) for g in reference(kink))
+    source = "exact" if kink.exact is not None else "chosen" if kink.chosen is not None else "torch's"
+    return f"| `{name}` | {points} | {slopes} | {source} |"
+
+
+def table() -> str:
+    head = ["| function | at | derivative of the sum of the results, by each array | source |", "|---|---|---|---|"]
+    return "\n".join([*head, *(_line(name, kink) for name, kink in KINKS.items())]) + "\n"
+
+
+def test_the_page_lists_the_derivatives() -> None:
+    assert PAGE.read_text().endswith(table()), "write the page anew: python tests/test_kinks.py"
+
+
+if __name__ == "__main__":
+    text = PAGE.read_text()
+    PAGE.write_text(text[: text.index("| function |")] + table())

@@ -1,0 +1,24 @@
+"""A framework's namespace, made of the modules of its folder and, for ops that it does not define, of the composites."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from types import SimpleNamespace
+from typing import Any
+
+from trellis.composites import composed
+
+
+class Backend(SimpleNamespace):
+    """A framework's namespace: its own ops, and the composite of each op that it does not define."""
+
+    level = 0
+    name: str
+
+    def __repr__(self) -> str:
+        return f"<trellis backend {self.name}>"
+
+
+def assemble(name: str, modules: Iterable[Any]) -> Backend:
+    own = {op: getattr(module, op) for module in modules for op in module.__all__}
+    return Backend(name=name, **(vars(composed) | own))

@@ -1,0 +1,379 @@
+"""NumPy's functions on values being differentiated: one row per function, with NumPy's signature, made of our ops."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import inspect
+import math
+from collections.abc import Callable, Iterable, Iterator
+from operator import attrgetter
+from typing import Any
+
+import numpy as np
+
+from trellis import ops
+
+Row = Callable[..., Any]
+
+
+def _array(x: Any) -> Any:
+    """An array from a list or a number, which NumPy's functions take; a list of values being differentiated is stacked."""
+    if isinstance(x, (list, tuple)):
+        return ops.stack([_array(part) for part in x]) if _has_traced(x) else np.asarray(x)
+    return np.asarray(x) if isinstance(x, (bool, int, float, complex)) else x
+
+
+def _has_traced(x: Any) -> bool:
+    if isinstance(x, (list, tuple)):
+        return any(map(_has_traced, x))
+    return hasattr(x, "node")
+
+
+def _flat(x: Any) -> Any:
+    return ops.reshape(_array(x), (-1,))
+
+
+def _dtype(dtype: Any) -> Any:
+    """NumPy's meaning of a dtype: `float` is float64."""
+    return None if dtype is None else np.dtype(dtype)
+
+
+# ---- functions that are an op under other names of its parameters --------------------------------------------------------------
+_OURS = {"ddof": "correction", "rcond": "rtol"}
+_WITHOUT_EFFECT = frozenset(("copy", "hermitian", "kind", "order", "out", "overwrite_input", "stable", "subok"))
+_CONVERTED: dict[str, Callable[[Any], Any]] = {  # one of our parameters -> how NumPy's value becomes ours
+    "axis": lambda axis: tuple(axis) if isinstance(axis, list) else axis,
+    "correction": float,
+    "dtype": _dtype,
+    "keepdims": bool,
+    "norm": lambda norm: norm or "backward",
+}
+
+
+def _adapted(name: str, op: str = "", arrays: int = 1) -> Row:
+    """`op`, by default the one of the same name, called like NumPy's function `name`, whose first parameters are `arrays`."""
+    function = attrgetter(op or name)(ops)
+    order = tuple(inspect.signature(attrgetter(name)(np)).parameters)
+    ours = inspect.signature(function).parameters
+    positional = order[: sum(parameter.kind is parameter.POSITIONAL_ONLY for parameter in ours.values())]
+
+    def run(*args: Any, **kwargs: Any) -> Any:
+        given = kwargs | dict(zip(order, args))
+        operands = [given.pop(key) for key in positional]
+        operands[:arrays] = map(_array, operands[:arrays])
+        params = {}
+        for key, value in given.items():
+            target = _OURS.get(key, key)
+            if target in ours:
+                params[target] = _CONVERTED[target](value) if target in _CONVERTED else value
+            elif key == "dtype":
+                operands[0] = _asarray(operands[0], value)
+            elif key not in _WITHOUT_EFFECT:
+                raise TypeError(f"got an unexpected keyword argument {key!r}")
+        return function(*operands, **params)
+
+    return run
+
+
+def _running(op: str) -> Row:
+    def run(a: Any, axis: int | None = None, dtype: Any = None, out: Any = None) -> Any:
+        return getattr(ops, op)(_flat(a) if axis is None else _array(a), axis=axis or 0, dtype=_dtype(dtype))
+
+    return run
+
+
+def _quantile(name: str) -> Row:
+    run_adapted = _adapted(name, "nanquantile" if name.startswith("nan") else "quantile")
+
+    def run(a: Any, q: Any, *args: Any, **kwargs: Any) -> Any:
+        q = np.asarray(q, dtype=float) / (100 if name.endswith("percentile") else 1)
+        return run_adapted(a, float(q) if q.ndim == 0 else q, *args, **kwargs)
+
+    return run
+
+
+def _along(op: str) -> Row:
+    def run(a: Any, axis: int | None = -1, kind: Any = None, order: Any = None, *, stable: bool | None = None) -> Any:
+        return getattr(ops, op)(_flat(a), axis=0) if axis is None else getattr(ops, op)(_array(a), axis=axis)
+
+    return run
+
+
+def _transpose(a: Any, axes: Any = None) -> Any:
+    a = _array(a)
+    return ops.permute_dims(a, tuple(range(a.ndim))[::-1] if axes is None else tuple(axes))
+
+
+def _reshape(a: Any, /, shape: Any = None, order: str = "C", *, copy: bool | None = None) -> Any:
+    a, shape = _array(a), (shape,) if isinstance(shape, (int, np.integer)) else tuple(shape)
+    if order == "F":
+        return _transpose(ops.reshape(_transpose(a), shape[::-1]))
+    return ops.reshape(a, shape)
+
+
+def _swapaxes(a: Any, axis1: int, axis2: int) -> Any:
+    order = list(range(a.ndim))
+    order[axis1], order[axis2] = order[axis2], order[axis1]
+    return ops.permute_dims(a, order)
+
+
+def _squeeze(a: Any, axis: Any = None) -> Any:
+    return ops.squeeze(a, tuple(i for i, n in enumerate(a.shape) if n == 1) if axis is None else axis)
+
+
+def _dot(a: Any, b: Any) -> Any:
+    a, b = _array(a), _array(b)
+    if a.ndim == 0 or b.ndim == 0:
+        return ops.multiply(a, b)
+    if a.ndim <= 2 and b.ndim <= 2:
+        return ops.matmul(a, b)
+    return ops.tensordot(a, b, axes=((a.ndim - 1,), (max(b.ndim - 2, 0),)))
+
+
+def _inner(a: Any, b: Any) -> Any:
+    a, b = _array(a), _array(b)
+    return ops.multiply(a, b) if a.ndim == 0 or b.ndim == 0 else ops.tensordot(a, b, axes=((a.ndim - 1,), (b.ndim - 1,)))
+
+
+def _tensordot(a: Any, b: Any, axes: Any = 2) -> Any:
+    if not isinstance(axes, int):
+        axes = tuple((side,) if isinstance(side, int) else tuple(side) for side in axes)
+    return ops.tensordot(_array(a), _array(b), axes=axes)
+
+
+def _where(condition: Any, *choices: Any) -> Any:
+    return ops.where(_array(condition), *choices) if choices else ops.nonzero(condition)
+
+
+def _clip(a: Any, a_min: Any = None, a_max: Any = None, out: Any = None, *, min: Any = None, max: Any = None) -> Any:
+    return ops.clip(_array(a), a_min if min is None else min, a_max if max is None else max)
+
+
+def _round(a: Any, decimals: int = 0, out: Any = None) -> Any:
+    return ops.round(a) if not decimals else ops.round(a * 10.0**decimals) / 10.0**decimals
+
+
+def _full_like(a: Any, fill_value: Any, *args: Any, **kwargs: Any) -> Any:
+    return np.full_like(_plain(a), fill_value, *args, **kwargs)
+
+
+def _atleast(rank: int) -> Row:
+    def one(x: Any) -> Any:
+        x = _array(x)
+        if x.ndim >= rank:
+            return x
+        if rank == 3 and x.ndim == 2:
+            return ops.expand_dims(x, 2)
+        return ops.reshape(x, (1, -1, 1) if rank == 3 and x.ndim else (1,) * (rank - x.ndim) + x.shape)
+
+    def run(*arrays: Any) -> Any:
+        return one(arrays[0]) if len(arrays) == 1 else tuple(map(one, arrays))
+
+    return run
+
+
+def _norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> Any:
+    x = _array(x)
+    if axis is None and ord is None:
+        return ops.linalg.vector_norm(x, keepdims=keepdims)
+    axis = tuple(range(x.ndim)) if axis is None else axis
+    if isinstance(axis, int) or len(axis) == 1:
+        return ops.linalg.vector_norm(x, axis=axis, keepdims=keepdims, ord=2 if ord is None else ord)
+    result = ops.linalg.matrix_norm(ops.moveaxis(x, axis, (-2, -1)), ord="fro" if ord is None else ord)
+    return ops.expand_dims(result, tuple(sorted(a % x.ndim for a in axis))) if keepdims else result
+
+
+def _average(a: Any, axis: Any = None, weights: Any = None, returned: bool = False, *, keepdims: Any = False) -> Any:
+    a = _array(a)
+    if weights is None:
+        return ops.mean(a, axis=axis, keepdims=bool(keepdims))
+    weights = _array(weights)
+    if weights.ndim == 1 and a.ndim > 1:
+        weights = ops.reshape(weights, tuple(-1 if i == axis % a.ndim else 1 for i in range(a.ndim)))
+    weights = ops.broadcast_to(weights, a.shape)
+    return ops.sum(a * weights, axis=axis, keepdims=bool(keepdims)) / ops.sum(weights, axis=axis, keepdims=bool(keepdims))
+
+
+def _gradient_free(name: str) -> Row:
+    """A function whose results are integers, bools, text or constants: NumPy's own, on the values."""
+    function = attrgetter(name)(np)
+
+    def run(*args: Any, **kwargs: Any) -> Any:
+        return function(*map(_plain, args), **{key: _plain(value) for key, value in kwargs.items()})
+
+    return run
+
+
+def _plain(x: Any) -> Any:
+    while hasattr(x, "node"):
+        x = x.value
+    return [_plain(part) for part in x] if isinstance(x, list) else tuple(map(_plain, x)) if type(x) is tuple else x
+
+
+def _einsum(subscripts: Any, *operands: Any, out: Any = None, optimize: Any = False, **rest: Any) -> Any:
+    if not isinstance(subscripts, str):
+        raise TypeError("np.einsum on an array being differentiated takes its subscripts as a string")
+    return ops.einsum(subscripts, *map(_array, operands))
+
+
+def _pad(array: Any, pad_width: Any, mode: str = "constant", *, constant_values: Any = 0) -> Any:
+    return ops.pad(array, pad_width, mode=mode, constant_values=constant_values)
+
+
+def _trapezoid(y: Any, x: Any = None, dx: float = 1.0, axis: int = -1) -> Any:
+    y = ops.moveaxis(_array(y), axis, -1)
+    width = dx if x is None else ops.diff(_array(x) if _array(x).ndim == 1 else ops.moveaxis(_array(x), axis, -1))
+    return ops.sum((y[..., 1:] + y[..., :-1]) * width, axis=-1) / 2
+
+
+def _sinc(x: Any) -> Any:
+    scaled = x * math.pi
+    zero = scaled == 0
+    safe = ops.where(zero, 1.0, scaled)
+    return ops.where(zero, 1 - scaled * scaled / 6, ops.sin(safe) / safe)  # at 0 its series, which has the right derivatives
+
+
+def _take(a: Any, indices: Any, axis: int | None = None, out: Any = None, mode: str = "raise") -> Any:
+    a, indices = _flat(a) if axis is None else _array(a), np.asarray(indices)
+    along = (axis or 0) % a.ndim
+    return ops.reshape(ops.take(a, indices.reshape(-1), axis=along), (*a.shape[:along], *indices.shape, *a.shape[along + 1 :]))
+
+
+def _diagonal(a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Any:
+    return ops.diagonal(ops.moveaxis(a, (axis1, axis2), (-2, -1)), offset=offset)
+
+
+def _eigh(a: Any, UPLO: str = "L") -> Any:
+    return ops.linalg.eigh(a if UPLO.upper() == "L" else ops.conj(ops.matrix_transpose(a)))
+
+
+def _svd(a: Any, full_matrices: bool = True, compute_uv: bool = True, hermitian: bool = False) -> Any:
+    return ops.linalg.svd(a, full_matrices=full_matrices) if compute_uv else ops.linalg.svdvals(a)
+
+
+def _asarray(a: Any, dtype: Any = None, *rest: Any, **options: Any) -> Any:
+    return _array(a) if dtype is None else ops.astype(_array(a), _dtype(dtype))
+
+
+def _concatenate(arrays: Any, axis: int | None = 0, out: Any = None, *, dtype: Any = None, casting: Any = None) -> Any:
+    return ops.concat([_array(x) for x in arrays], axis=axis)
+
+
+def _stack(arrays: Any, axis: int = 0, out: Any = None, *, dtype: Any = None, casting: Any = None) -> Any:
+    return ops.stack([_array(x) for x in arrays], axis=axis)
+
+
+def _angle(z: Any, deg: bool = False) -> Any:
+    result = ops.atan2(ops.imag(z), ops.real(z))
+    return result * (180 / math.pi) if deg else result
+
+
+# Functions that differ from our op of the same name in nothing but names of parameters, by the number of their arrays.
+_OF_ONE_ARRAY = """all any argmax argmin broadcast_to corrcoef count_nonzero diag diff expand_dims flip i0 imag matrix_transpose
+    max mean median min moveaxis nan_to_num nanmax nanmean nanmedian nanmin nanprod nanstd nansum nanvar prod real roll std sum
+    tril triu unique_values unstack var fft.fft fft.fftn fft.fftshift fft.hfft fft.ifft fft.ifftn fft.ifftshift fft.ihfft
+    fft.irfft fft.irfftn fft.rfft fft.rfftn linalg.cholesky linalg.det linalg.diagonal linalg.eig linalg.eigvals linalg.inv
+    linalg.matrix_norm linalg.matrix_power linalg.matrix_transpose linalg.pinv linalg.qr linalg.slogdet linalg.svdvals
+    linalg.trace linalg.vector_norm"""
+_OF_TWO_ARRAYS = """kron take_along_axis linalg.cross linalg.lstsq linalg.matmul linalg.outer linalg.solve linalg.vecdot"""
+_OF_NUMPY = "array_split dstack hstack rollaxis split vstack"  # NumPy's own code, which calls functions that are here
+_GRADIENT_FREE = """allclose argwhere array2string array_equal array_repr array_str can_cast digitize empty_like flatnonzero
+    isclose iscomplex iscomplexobj isin isreal isrealobj lexsort linalg.matrix_rank may_share_memory min_scalar_type ndim nonzero
+    ones_like result_type searchsorted shape shares_memory size zeros_like"""
+_TABLE: dict[str, Row] = {
+    "amax": _adapted("amax", "max"),
+    "amin": _adapted("amin", "min"),
+    "interp": _adapted("interp", arrays=3),
+    "cumsum": _running("cumulative_sum"),
+    "cumprod": _running("cumulative_prod"),
+    **{op: _quantile(op) for op in ("quantile", "percentile", "nanquantile", "nanpercentile")},
+    **{op: _along(op) for op in ("sort", "argsort")},
+    "ptp": lambda a, axis=None, out=None, keepdims=False: (
+        ops.max(a, axis=axis, keepdims=keepdims) - ops.min(a, axis=axis, keepdims=keepdims)
+    ),
+    "average": _average,
+    "trapezoid": _trapezoid,
+    "cov": lambda m, bias=False, *, ddof=None, aweights=None: ops.cov(
+        m, correction=ddof if ddof is not None else int(not bias), weights=aweights
+    ),
+    "transpose": _transpose,
+    "permute_dims": _transpose,
+    "reshape": _reshape,
+    "swapaxes": _swapaxes,
+    "squeeze": _squeeze,
+    "ravel": lambda a, order="C": _reshape(a, (-1,), order),
+    "broadcast_arrays": lambda *arrays, subok=False: ops.broadcast_arrays(*map(_array, arrays)),
+    "concatenate": _concatenate,
+    "concat": _concatenate,
+    "stack": _stack,
+    "column_stack": lambda tup: ops.concat([ops.expand_dims(x, 1) if x.ndim == 1 else x for x in map(_array, tup)], axis=1),
+    "append": lambda arr, values, axis=None: ops.concat([_array(arr), _array(values)], axis=axis),
+    "fliplr": lambda m: ops.flip(m, axis=1),
+    "flipud": lambda m: ops.flip(m, axis=0),
+    "tile": lambda A, reps: ops.tile(A, (reps,) if isinstance(reps, int) else tuple(reps)),
+    "repeat": lambda a, repeats, axis=None: ops.repeat(
+        a, repeats if isinstance(repeats, int) else np.asarray(repeats), axis=axis
+    ),
+    "pad": _pad,
+    "atleast_1d": _atleast(1),
+    "atleast_2d": _atleast(2),
+    "atleast_3d": _atleast(3),
+    "meshgrid": lambda *xi, copy=True, sparse=False, indexing="xy": ops.meshgrid(*map(_array, xi), indexing=indexing),
+    "diagonal": _diagonal,
+    "trace": lambda a, offset=0, axis1=0, axis2=1, dtype=None, out=None: ops.sum(
+        _diagonal(a, offset, axis1, axis2), axis=-1, dtype=_dtype(dtype)
+    ),
+    "where": _where,
+    "clip": _clip,
+    "round": _round,
+    "around": _round,
+    "sinc": _sinc,
+    "angle": _angle,
+    "take": _take,
+    "compress": lambda condition, a, axis=None, out=None: ops.take(
+        _flat(a) if axis is None else a, np.flatnonzero(condition), axis=axis or 0
+    ),
+    "dot": _dot,
+    "inner": _inner,
+    "vdot": lambda a, b, /: ops.vecdot(_flat(a), _flat(b)),
+    "outer": lambda a, b, out=None: ops.outer(_flat(a), _flat(b)),
+    "tensordot": _tensordot,
+    "einsum": _einsum,
+    "cross": lambda a, b, axis=-1: ops.linalg.cross(_array(a), _array(b), axis=axis),
+    "copy": lambda a, order="K", subok=False: a,
+    "asarray": _asarray,
+    "array": _asarray,
+    "ascontiguousarray": _asarray,
+    "astype": lambda x, dtype, /, *, copy=True, device=None: ops.astype(x, _dtype(dtype), copy=copy),
+    "full_like": _full_like,
+    "bincount": lambda x, /, weights=None, minlength=0: ops.bincount(np.asarray(x), weights=weights, minlength=minlength),
+    "logspace": lambda start, stop, num=50, endpoint=True, base=10.0: ops.pow(
+        base, start + (stop - start) * np.linspace(0, 1, num, endpoint)
+    ),
+    "linspace": lambda start, stop, num=50, endpoint=True: start + (stop - start) * np.linspace(0, 1, num, endpoint),
+    "linalg.eigh": _eigh,
+    "linalg.eigvalsh": lambda a, UPLO="L": _eigh(a, UPLO)[0],
+    "linalg.svd": _svd,
+    "linalg.norm": _norm,
+    "linalg.multi_dot": lambda arrays, *, out=None: functools.reduce(ops.matmul, map(_array, arrays)),
+    "linalg.tensordot": _tensordot,
+    **{f"fft.{op}2": functools.partial(_adapted(f"fft.{op}n"), axes=(-2, -1)) for op in ("fft", "ifft", "rfft", "irfft")},
+    **{op: _gradient_free(op) for op in _GRADIENT_FREE.split()},
+}
+
+
+def _functions() -> Iterator[tuple[Any, Row]]:
+    makers: list[tuple[Iterable[str], Callable[[str], Row]]] = [
+        (_OF_ONE_ARRAY.split(), _adapted),
+        (_OF_TWO_ARRAYS.split(), functools.partial(_adapted, arrays=2)),
+        (_OF_NUMPY.split(), lambda name: getattr(np, name)._implementation),
+        (_TABLE, _TABLE.__getitem__),
+    ]
+    for names, make in makers:
+        for name in names:
+            with contextlib.suppress(AttributeError):  # a name that this version of NumPy does not have
+                yield attrgetter(name)(np), make(name)
+
+
+FUNCTIONS = dict(_functions())  # function of NumPy -> row

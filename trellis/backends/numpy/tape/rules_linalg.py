@@ -1,0 +1,317 @@
+"""Gradient rules of matrix products and of linear algebra.
+
+Symmetric in, symmetric out: `eigh` and `cholesky` read one triangle; their gradient is that of the symmetric matrix.
+Eigenvectors and singular vectors are determined up to a phase: their gradients are right for functions that do not depend on it,
+and infinite or NaN where two eigenvalues are equal and the vectors are used.
+"""
+
+from __future__ import annotations
+
+import string
+from typing import Any
+
+import numpy as np
+
+from trellis.backends.numpy.tape.recording import Linear, OfInputs, OfOutput, zeros_like
+from trellis.backends.numpy.tape.rules_support import adjoint, conjugate, identity, products_of_rest
+from trellis.composites.support import floating
+from trellis.core.dispatch import call
+from trellis.core.indexing import ARRAY
+from trellis.ops.linalg import diagonal, eig, eigh, inv, matmul, pinv, solve, solve_triangular, svd, svdvals
+from trellis.ops.products import einsum
+from trellis.ops.reduction import sum as sum_
+
+__all__ = ["LINALG_COMPOSED", "LINALG_RULES"]
+
+
+def _column(x: Any) -> Any:
+    return x[..., None]
+
+
+def _row(x: Any) -> Any:
+    return x[..., None, :]
+
+
+def _diagonal_matrix(x: Any) -> Any:
+    return _column(x) * identity(x.shape[-1], x)
+
+
+# ---- products ----------------------------------------------------------------------------------------------------------------
+def _matmul_first(g: Any, y: Any, x1: Any, x2: Any) -> Any:
+    if len(x2.shape) == 1:
+        return _column(g) * conjugate(x2) if len(x1.shape) > 1 else g * conjugate(x2)
+    if len(x1.shape) == 1:
+        return matmul(conjugate(x2), _column(g))[..., 0]
+    return matmul(g, adjoint(x2))
+
+
+def _matmul_second(g: Any, y: Any, x1: Any, x2: Any) -> Any:
+    if len(x1.shape) == 1:
+        return _column(conjugate(x1)) * _row(g) if len(x2.shape) > 1 else g * conjugate(x1)
+    if len(x2.shape) == 1:
+        rows = conjugate(x1).reshape((-1, x1.shape[-1])) if len(x1.shape) > 2 else conjugate(x1)
+        return matmul(g.reshape((-1,)), rows)
+    if len(x2.shape) == 2 and len(x1.shape) > 2:  # one product over the whole batch
+        x1, g = x1.reshape((-1, x1.shape[-1])), g.reshape((-1, g.shape[-1]))
+    return matmul(adjoint(x1), g)
+
+
+def _labels(equation: str, ranks: list[int]) -> tuple[list[str], str]:
+    """A letter for each axis of each operand and of the result. Axes under an ellipsis get letters that are free."""
+    left, arrow, right = equation.replace(" ", "").partition("->")
+    terms = left.split(",")
+    free = [c for c in string.ascii_letters if c not in equation]
+    widest = max(rank - len(term.replace("...", "")) if "..." in term else 0 for term, rank in zip(terms, ranks))
+    dots = "".join(free[:widest])
+    inputs = [term.replace("...", dots[widest - (rank - len(term) + 3) :]) for term, rank in zip(terms, ranks)]
+    if not arrow:  # letters that occur once, in order
+        letters = left.replace(",", "").replace("...", "")
+        right = "..." + "".join(sorted(c for c in set(letters) if letters.count(c) == 1))
+    return inputs, right.replace("...", dots)
+
+
+def _einsum(position: int, g: Any, y: Any, *arrays: Any, equation: str) -> Any:
+    """The einsum of g and the other operands. Letters that none of them has stand on a vector of ones."""
+    inputs, output = _labels(equation, [len(x.shape) for x in arrays])
+    sizes: dict[str, int] = {}
+    for term, x in zip(inputs, arrays):
+        for letter, n in zip(term, x.shape):
+            sizes[letter] = max(sizes.get(letter, 1), n)
+    terms = [output] + [term for i, term in enumerate(inputs) if i != position]
+    operands = [g] + [conjugate(x) for i, x in enumerate(arrays) if i != position]
+    spare = iter(c for c in string.ascii_letters if c not in "".join(inputs) + output)
+    wanted = ""
+    for letter in inputs[position]:
+        if letter in wanted:  # a diagonal: the gradient lies on it
+            twin = next(spare)
+            terms.append(letter + twin)
+            operands.append(identity(sizes[letter], y))
+            wanted += twin
+            continue
+        if not any(letter in term for term in terms):
+            terms.append(letter)
+            operands.append(np.ones(sizes[letter], y.dtype))
+        wanted += letter
+    return einsum(f"{','.join(terms)}->{wanted}", *operands)
+
+
+def _diagonal(g: Any, y: Any, x: Any, *, offset: int) -> Any:
+    size = g.shape[-1]
+    rows, columns = np.arange(size) + max(-offset, 0), np.arange(size) + max(offset, 0)
+    key = (slice(None),) * (len(x.shape) - 2) + (ARRAY, ARRAY)
+    return call("index_update", zeros_like(x), g, rows, columns, key=key, mode="set")
+
+
+# ---- solving -----------------------------------------------------------------------------------------------------------------
+def _inv(g: Any, y: Any, x: Any) -> Any:
+    other = adjoint(y)
+    return -(other @ g @ other)
+
+
+def _det(g: Any, y: Any, x: Any) -> Any:
+    try:
+        inverse = inv(x)
+    except np.linalg.LinAlgError:
+        return _column(_column(g)) * conjugate(_cofactors(x))
+    return _column(_column(g * conjugate(y))) * adjoint(inverse)
+
+
+def _cofactors(x: Any) -> Any:
+    """The derivative of the determinant of a matrix without inverse: each singular value becomes the product of the others."""
+    left, values, right = svd(x, full_matrices=False)
+    phase = call("det", left @ right)
+    return _column(_column(phase)) * (conjugate(left) * _row(products_of_rest(values)) @ conjugate(right))
+
+
+def _slogdet(g: Any, y: Any, x: Any) -> Any:
+    (g_sign, g_log), (sign, _) = g, y
+    factor = zeros_like(sign) if g_log is None else g_log
+    if g_sign is not None and sign.dtype.kind == "c":
+        factor = (g_sign * conjugate(sign)).imag * 1j + factor
+    elif g_log is None:
+        return None
+    return _column(_column(factor)) * adjoint(inv(x))
+
+
+def _solve_second(g: Any, y: Any, x1: Any, x2: Any) -> Any:
+    if len(x2.shape) == 1:
+        return solve(adjoint(x1), _column(g))[..., 0]
+    return solve(adjoint(x1), g)
+
+
+def _outer(a: Any, b: Any, vectors: bool) -> Any:
+    """a @ b^H, of vectors or matrices."""
+    return _column(a) * _row(conjugate(b)) if vectors else a @ adjoint(b)
+
+
+def _solve_first(g: Any, y: Any, x1: Any, x2: Any) -> Any:
+    return -_outer(_solve_second(g, y, x1, x2), y, len(x2.shape) == 1)
+
+
+def _triangular_second(g: Any, y: Any, x1: Any, x2: Any, *, lower: bool, trans: str, unit_diagonal: bool) -> Any:
+    vector = len(x2.shape) == 1
+    matrix = conjugate(x1) if trans == "T" else x1
+    result = solve_triangular(
+        matrix, _column(g) if vector else g, lower=lower, trans="C" if trans == "N" else "N", unit_diagonal=unit_diagonal
+    )
+    return result[..., 0] if vector else result
+
+
+def _triangular_first(g: Any, y: Any, x1: Any, x2: Any, *, lower: bool, trans: str, unit_diagonal: bool) -> Any:
+    right = _triangular_second(g, y, x1, x2, lower=lower, trans=trans, unit_diagonal=unit_diagonal)
+    result = -_outer(right, y, len(x2.shape) == 1)
+    result = result.mT if trans == "T" else adjoint(result) if trans == "C" else result
+    return np.tril(result, k=-int(unit_diagonal)) if lower else np.triu(result, k=int(unit_diagonal))
+
+
+def _pinv(g: Any, y: Any, x: Any, rtol: Any) -> Any:
+    """For a fixed rank: G. H. Golub and V. Pereyra, SIAM J. Numer. Anal. 10 (1973)."""
+    p, ph, gh = y, adjoint(y), adjoint(g)
+    rest = gh - x @ p @ gh
+    result = rest @ p @ ph - ph @ g @ ph
+    rest = gh - gh @ (p @ x)
+    return result + ph @ (p @ rest)
+
+
+def _lstsq(x1: Any, x2: Any, *, rtol: float | None) -> tuple[Any, Any, Any, Any]:
+    """By the pseudo-inverse, whose gradient exists where singular values are equal."""
+    x1, x2 = floating("lstsq", x1, x2)
+    solution = pinv(x1, rtol=rtol) @ x2
+    rest = x2 - x1 @ solution
+    squares = rest.real * rest.real + rest.imag * rest.imag if rest.dtype.kind == "c" else rest * rest
+    rank = call("matrix_rank", x1, rtol)
+    return solution, sum_(squares, axis=0 if len(x2.shape) == 1 else -2), rank, svdvals(x1)
+
+
+# ---- decompositions ----------------------------------------------------------------------------------------------------------
+def _symmetric(x: Any) -> Any:
+    return (x + adjoint(x)) * 0.5
+
+
+def _cholesky(g: Any, y: Any, x: Any, *, upper: bool) -> Any:
+    if upper:
+        g, y = adjoint(g), adjoint(y)
+    size = y.shape[-1]
+    half = np.tril(np.ones((size, size), y.dtype)) - 0.5 * np.eye(size, dtype=y.dtype)
+    middle = adjoint(y) @ g * half
+    left = solve_triangular(y, middle, lower=True, trans="C")
+    return _symmetric(adjoint(solve_triangular(y, adjoint(left), lower=True, trans="C")))
+
+
+def _qr(g: Any, y: Any, x: Any, *, mode: str) -> Any:
+    rows, columns = x.shape[-2:]
+    q, r = y
+    gq, gr = (zeros_like(part) if one is None else one for one, part in zip(g, y))
+    if mode == "complete" and rows > columns:
+        gq, q = _leading(gq, q, columns), q[..., :columns]
+        gr, r = (part[..., :columns, :] for part in (gr, r))
+    if rows >= columns:
+        return _qr_tall(gq, gr, q, r)
+    # The first columns are a square matrix with the same Q; the other columns are Q times those of R.
+    first, second = (..., slice(None, rows)), (..., slice(rows, None))
+    gv = gr[second]
+    gq = gq + x[second] @ adjoint(gv)
+    return np.concatenate([_qr_tall(gq, gr[first], q, r[first]), q @ gv], axis=-1)
+
+
+def _qr_tall(gq: Any, gr: Any, q: Any, r: Any) -> Any:
+    middle = gr @ adjoint(r) - adjoint(q) @ gq
+    upper = np.triu(middle, k=1)
+    middle = upper + adjoint(upper) + _diagonal_matrix(_real(diagonal(middle), q))
+    right = gq + q @ middle
+    return adjoint(solve_triangular(r, adjoint(right), lower=False))
+
+
+def _real(x: Any, like: Any) -> Any:
+    """The real part, in the dtype that it had."""
+    return (x + conjugate(x)) * 0.5 if like.dtype.kind == "c" else x
+
+
+def _gaps(values: Any) -> Any:
+    """values(j) - values(i), and 1 on the diagonal."""
+    return _row(values) - _column(values) + identity(values.shape[-1], values)
+
+
+def _off_diagonal(x: Any) -> Any:
+    return x * (1 - identity(x.shape[-1], x))
+
+
+def _eigh(g: Any, y: Any, x: Any) -> Any:
+    (gw, gv), (w, v) = g, y
+    middle = _diagonal_matrix(zeros_like(w) if gw is None else gw)
+    if gv is not None:
+        middle = middle + _off_diagonal(adjoint(v) @ gv) / _gaps(w)
+    return _symmetric(v @ middle @ adjoint(v))
+
+
+def _eig(g: Any, y: Any, x: Any) -> Any:
+    """C. Boeddeker et al., "On the computation of complex-valued gradients" (2017), for eigenvectors of length 1."""
+    (gw, gv), (w, v) = g, y
+    middle = _diagonal_matrix(zeros_like(w) if gw is None else gw)
+    if gv is not None:
+        inner = adjoint(v) @ gv
+        inner = inner - adjoint(v) @ v * _row(_real(diagonal(inner), v))
+        middle = middle + _off_diagonal(inner) / conjugate(_gaps(w))
+    return solve(adjoint(v), middle @ adjoint(v))
+
+
+def _svd(g: Any, y: Any, x: Any, *, full_matrices: bool) -> Any:
+    """J. Townsend, "Differentiating the singular value decomposition" (2016); complex vectors: Wan and Zhang (2019)."""
+    (gu, gs, gvh), (u, s, vh) = g, y
+    rank = s.shape[-1]
+    gu, u = _leading(gu, u, rank), u[..., 0:rank]
+    gv = None if gvh is None else _leading(adjoint(gvh), adjoint(vh), rank)
+    vh = vh[..., 0:rank, :]
+    result = u * _row(zeros_like(s) if gs is None else gs) @ vh
+    if gu is not None:
+        result = result + _left_vectors(gu, u, s, vh)
+    if gv is not None:  # the right vectors are the left ones of the adjoint, whose phase has been counted already
+        result = result + adjoint(_left_vectors(gv, adjoint(vh), s, adjoint(u), phase=False))
+    return result
+
+
+def _left_vectors(gu: Any, u: Any, s: Any, vh: Any, *, phase: bool = True) -> Any:
+    """The gradient that comes by the left singular vectors."""
+    inner = adjoint(u) @ gu
+    skew = inner - adjoint(inner)
+    middle = _off_diagonal(skew) / _gaps(s * s) * _row(s)
+    if phase and u.dtype.kind == "c":
+        middle = middle + _diagonal_matrix(diagonal(skew) / (s * 2))
+    result = u @ middle @ vh
+    if u.shape[-2] == u.shape[-1]:
+        return result
+    outside = gu - u @ inner  # the part that leaves the space of the vectors
+    return result + outside / _row(s) @ vh
+
+
+def _leading(g: Any, y: Any, rank: int) -> Any:
+    """The gradient for the first `rank` columns; the others of a full set turn with them, and no more than they must."""
+    if g is None or g.shape[-1] == rank:
+        return g
+    first, rest = (..., slice(None, rank)), (..., slice(rank, None))
+    turned = y[rest] @ adjoint(g[rest]) @ y[first]
+    return g[first] - turned
+
+
+LINALG_RULES: dict[str, Any] = {
+    "matmul": OfInputs((_matmul_first, _matmul_second)),
+    "einsum": _einsum,
+    "diagonal": Linear((_diagonal,)),
+    "inv": OfOutput((_inv,)),
+    "det": (_det,),
+    "slogdet": (_slogdet,),
+    "solve": (_solve_first, _solve_second),
+    "solve_triangular": (_triangular_first, _triangular_second),
+    "pinv": (_pinv, None),
+    "cholesky": OfOutput((_cholesky,)),
+    "qr": (_qr,),
+    "eigh": (_eigh,),
+    "eig": (_eig,),
+    "svd": (_svd,),
+}
+LINALG_COMPOSED: dict[str, Any] = {
+    "eigvalsh": lambda x: eigh(x)[0],
+    "eigvals": lambda x: eig(x)[0],
+    "svdvals": lambda x: svd(x, full_matrices=False)[1],
+    "lstsq": _lstsq,
+}

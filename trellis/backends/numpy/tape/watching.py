@@ -1,0 +1,68 @@
+"""Notice that a user's array changed in place between the forward pass and the backward pass that needs its values.
+
+The tape keeps the user's arrays and copies none of them. It takes a fingerprint of each when it is recorded and compares before
+the backward pass. So nothing of the user's is touched: other threads may write to their arrays at any time.
+
+The fingerprint of a small array is its bytes. That of a large one is read at the speed of memory: the array as rows of `_COLUMNS`
+words of 64 bits, summed column by column. Every change of one element shows; so does every usual change of order, because the
+number of columns is prime and a moved element lands in another column.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from trellis.core import errors
+
+NumPyArray: TypeAlias = np.ndarray[Any, Any]
+Fingerprint = tuple[bytes, bytes]
+Watched = dict[int, tuple[NumPyArray, Fingerprint]]  # id of an array -> the array, and what was in it
+
+_SMALL = 16384  # bytes
+_COLUMNS = 509
+_running: dict[int, Watched] = {}  # depth of each transform whose function runs now -> the arrays that its rules will look at
+
+
+@contextlib.contextmanager
+def watching(depth: int) -> Iterator[Watched]:
+    """While the function of the transform `depth` runs, collect the arrays that `watch` is called with."""
+    _running[depth] = watched = {}
+    try:
+        yield watched
+    finally:
+        del _running[depth]
+
+
+def watch(x: NumPyArray, depth: int) -> None:
+    """Remember what is in `x`, whose values a rule of the transform `depth` needs."""
+    watched = _running.get(depth)
+    if watched is not None and id(x) not in watched:
+        watched[id(x)] = x, _fingerprint(x)
+
+
+def owner(x: NumPyArray) -> NumPyArray:
+    """The array whose memory `x` is a view of, or `x` itself."""
+    while isinstance(x.base, np.ndarray):
+        x = x.base
+    return x
+
+
+def check_unchanged(watched: Watched) -> None:
+    for x, before in watched.values():
+        if _fingerprint(x) != before:
+            raise errors.changed_in_place()
+
+
+def _fingerprint(x: NumPyArray) -> Fingerprint:
+    if x.nbytes <= _SMALL:
+        return x.tobytes(), b""
+    if 0 in x.strides:  # broadcast: one element stands for all along the axis
+        x = x[tuple(slice(1) if step == 0 else slice(None) for step in x.strides)]
+    flat = np.ascontiguousarray(x if x.flags.c_contiguous else x.T).reshape(-1).view(np.uint8)
+    end = flat.size // (8 * _COLUMNS) * 8 * _COLUMNS
+    sums = np.add.reduce(flat[:end].view(np.uint64).reshape(-1, _COLUMNS), axis=0)
+    return sums.tobytes(), flat[end:].tobytes()

@@ -1,0 +1,106 @@
+"""Keys: `x[key]` in one form for every backend, and the errors for keys that have no such form."""
+
+from __future__ import annotations
+
+import operator
+from typing import Any
+
+import numpy as np
+
+from trellis.core import dtypes
+from trellis.core.dispatch import interpreters
+from trellis.core.typing import AnyArray
+
+ARRAY = "array"  # stands in a canonical key for an index array, which travels as an operand
+
+
+def canonical_key(x: AnyArray, key: Any) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+    """The static part of an index and its arrays: ints (in range, counted from the front), slices, None, and ARRAY.
+
+    Ellipsis and missing axes become full slices, so a backend meets one form only.
+    """
+    shape = interpreters[type(x)].shape_of(x)
+    if shape is None:
+        raise TypeError("x[key]: a Container is not an array; index its leaves")
+    given = key if type(key) is tuple else (key,)
+    if len(given) == len(shape):  # x[i, j] is the common case in a loop
+        places = []
+        for index, size in zip(given, shape):
+            if type(index) is not int or size is None or not -size <= index < size:
+                break
+            places.append(index if index >= 0 else index + size)
+        else:
+            return tuple(places), ()
+    entries = [_entry(x, e) for e in given]
+    used = sum(width for _, width in entries)
+    dots = [i for i, (e, _) in enumerate(entries) if e is Ellipsis]
+    if len(dots) > 1:
+        raise IndexError("x[key]: the key has more than one Ellipsis; one is enough")
+    if used > len(shape):
+        raise IndexError(f"x[key]: the key has {used} indices, but the array has {len(shape)} dimensions, shape {shape}")
+    fill: list[tuple[Any, int]] = [(slice(None), 1)] * (len(shape) - used)
+    position = dots[0] if dots else len(entries)
+    entries[position : position + 1] = fill
+    spec, arrays, axis = [], [], 0
+    for entry, width in entries:
+        if entry is None or isinstance(entry, slice):
+            spec.append(entry)
+        elif isinstance(entry, int):
+            spec.append(_in_range(entry, axis, shape))
+        else:
+            spec.append(ARRAY)
+            arrays.append(_fitting_mask(entry, axis, width, shape))
+        axis += width
+    return tuple(spec), tuple(arrays)
+
+
+def _entry(x: AnyArray, entry: Any) -> tuple[Any, int]:
+    """One entry of a key, and how many axes of `x` it uses up."""
+    if entry is None or entry is Ellipsis:
+        return entry, 0
+    if isinstance(entry, slice):
+        if entry.step is not None and _slice_part(entry.step) == 0:
+            raise ValueError("x[key]: a slice has step 0; use a step that is not zero")
+        return slice(*(_slice_part(part) for part in (entry.start, entry.stop, entry.step))), 1
+    if isinstance(entry, (int, np.integer)) and not isinstance(entry, bool):
+        return int(entry), 1
+    if isinstance(entry, (bool, np.bool_, list)):
+        entry = interpreters[type(x)].constant(
+            np.asarray(entry, dtype=np.int64 if type(entry) is list and not entry else None), like=x
+        )
+    interpreter = interpreters[type(entry)]
+    dtype = interpreter.dtype_of(entry)
+    if dtype is dtypes.bool:
+        return entry, interpreter.rank_of(entry)
+    if dtype.kind not in "iu":
+        raise IndexError(f"x[key]: an index array must have an integer or bool dtype, got {dtype}; cast it with tl.astype")
+    return entry, 1
+
+
+def _slice_part(part: Any) -> int | None:
+    if part is None or type(part) is int:
+        return part
+    try:
+        return operator.index(part)
+    except TypeError:
+        raise IndexError(f"x[key]: a slice takes integers or None, got {part!r}") from None
+
+
+def _in_range(index: int, axis: int, shape: tuple[int | None, ...]) -> int:
+    size = shape[axis]
+    if size is None:
+        return index
+    if not -size <= index < size:
+        raise IndexError(f"x[key]: index {index} is out of range for axis {axis} with size {size}")
+    return index + size if index < 0 else index
+
+
+def _fitting_mask(index: Any, axis: int, width: int, shape: tuple[int | None, ...]) -> Any:
+    interpreter = interpreters[type(index)]
+    if interpreter.dtype_of(index) is dtypes.bool:
+        expected, given = shape[axis : axis + width], interpreter.shape_of(index)
+        if any(e != g and g != 0 for e, g in zip(expected, given) if e is not None and g is not None):
+            raise IndexError(f"x[key]: a bool mask of shape {given} does not fit axes of shape {expected}")
+        if 0 in given and expected != given:  # the standard lets an empty mask fit any axes
+            return interpreter.constant(np.zeros(tuple(n or 0 for n in expected), dtype=np.bool_), like=index)
+    return index

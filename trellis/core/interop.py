@@ -1,0 +1,155 @@
+"""`tl.Array` and `tl.Container` in the hands of other libraries: torch's functions, NumPy's ufuncs, copy, pickle, DLPack.
+
+What comes out (each is tested):
+- torch.f(Array) and tensor + Array give an Array; np.ufunc(Array) and ndarray + Array give an Array, on any backend;
+- jnp.f(Array), tf.f(Array), jax.Array + Array and tf.Tensor + Array give the framework's own array, for JAX and TensorFlow ask
+  only for the data;
+- tensor[Array] gives an Array (torch warns of a sequence as index before it asks us), ndarray[Array] an ndarray; JAX and
+  TensorFlow refuse an Array as index, so there write x[index.native];
+- np.asarray(Array), and NumPy functions that are no ufuncs, give NumPy's (`__array_function__` is left out on purpose:
+  NumPy's functions have other rules than the standard's, so we do not lend them our name).
+"""
+
+from __future__ import annotations
+
+import copy
+import sys
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from trellis.core import tree
+from trellis.core.dispatch import UnknownOperand, call, interpreters, load
+from trellis.core.table import COMPARISONS, UFUNCS, operators
+
+# tensor + Array arrives as Tensor.add(tensor, Array) or as Tensor.__radd__; array + tensor never arrives: our own operator runs.
+# Name of the method -> op, and whether its operands are swapped.
+_TORCH_NAMES = {"add": "add", "sub": "subtract", "mul": "multiply", "div": "divide", "remainder": "remainder"}
+_TORCH_OPERATORS: dict[str, tuple[str, bool]] = {
+    **{name: (op, False) for name, op in _TORCH_NAMES.items()},
+    **{f"__{name}__": (op, False) for name, op in operators(2)},
+    **{f"__r{name}__": (op, True) for name, op in operators(2) if name not in COMPARISONS},
+}
+
+
+class Interoperable:
+    """The protocols of other libraries for an object that holds one native array in `_data`."""
+
+    __slots__ = ("_data", "__weakref__")
+
+    def __init__(self, data: Any) -> None:
+        self._data = data
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
+        return np.array(interpreters[type(self._data)].to_numpy(self._data), dtype=dtype, copy=copy)
+
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
+        return array_ufunc(ufunc, method, inputs, kwargs)
+
+    @classmethod
+    def __torch_function__(cls, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        return native_function(cls, function, args, kwargs or {})
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """For pickle: the data as a NumPy array, and the backend's name. Not the device: a loaded array is on the default one."""
+        interpreter = interpreters[type(self._data)]
+        return restore, (type(self), interpreter.name, np.asarray(interpreter.to_numpy(self._data)))
+
+    def __copy__(self) -> Any:
+        return type(self)(copied(self._data))
+
+    def __deepcopy__(self, memo: Any) -> Any:
+        return self.__copy__()
+
+    def __jax_array__(self) -> Any:
+        return self._require("jax")
+
+    def __tf_tensor__(self, dtype: Any = None, name: str | None = None) -> Any:
+        data = self._require("tensorflow")
+        return interpreters[type(data)].as_tf_tensor(data, dtype, name)
+
+    def _require(self, backend: str) -> Any:
+        own = interpreters[type(self._data)].name
+        if own != backend:
+            raise TypeError(f'this Array is on {own}; bring it to {backend} first: tl.to_backend(x, "{backend}")')
+        return self._data
+
+    def __dlpack__(
+        self, *, stream: Any = None, max_version: tuple[int, int] | None = None, dl_device: Any = None, copy: bool | None = None
+    ) -> Any:
+        return interpreters[type(self._data)].dlpack(
+            self._data, stream=stream, max_version=max_version, dl_device=dl_device, copy=copy
+        )
+
+    def __dlpack_device__(self) -> tuple[Any, int]:
+        return interpreters[type(self._data)].dlpack_device(self._data)
+
+
+# ---- torch ---------------------------------------------------------------------------------------------------------------------
+def native_function(wrapper: type, function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+    """Run a function of torch on Arrays: on their tensors, with the resulting tensors as Arrays.
+
+    An operator of torch.Tensor with an Array on its right is our op, with our promotion. An Array that the function changes in
+    place comes back as the object it was.
+    """
+    torch: Any = sys.modules["torch"]
+    name = getattr(function, "__name__", "")
+    if name in _TORCH_OPERATORS and len(args) == 2 and not kwargs and function is getattr(torch.Tensor, name, None):
+        op, swapped = _TORCH_OPERATORS[name]
+        return call(op, *(reversed(args) if swapped else args))
+    given: dict[int, Any] = {}
+
+    def unwrap(x: Any) -> Any:
+        if not isinstance(x, Interoperable):
+            given.setdefault(id(x), x)
+            return x
+        if not isinstance(x._data, torch.Tensor):
+            own = interpreters[type(x._data)].name
+            raise TypeError(f'torch.{name}: the Array is on {own}; bring it to torch first: tl.to_backend(x, "torch")')
+        given[id(x._data)] = x
+        return x._data
+
+    def wrap(x: Any) -> Any:
+        if not isinstance(x, torch.Tensor):
+            return x
+        return given[id(x)] if id(x) in given else wrapper(x)
+
+    natives, options = tree.map(unwrap, (tuple(args), dict(kwargs)))
+    return tree.map(wrap, function(*natives, **options))
+
+
+# ---- NumPy ---------------------------------------------------------------------------------------------------------------------
+def array_ufunc(ufunc: Any, method: str, inputs: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+    """Run a NumPy ufunc on Arrays: our op of the same meaning, on whichever backend the Arrays are."""
+    name = ufunc.__name__
+    if method != "__call__":
+        raise TypeError(f"np.{name}.{method} does not work on a tl.Array; use a reduction of trellis, or np.asarray(x) first")
+    if "out" in kwargs:
+        raise TypeError(
+            f"np.{name}: out= and in-place operators such as x += y with a NumPy x do not work with a tl.Array; write x = x + y"
+        )
+    if kwargs:
+        raise TypeError(
+            f"np.{name}: {', '.join(kwargs)} does not work with a tl.Array; use tl.{UFUNCS.get(name, name)} and tl.astype"
+        )
+    if name not in UFUNCS:
+        raise TypeError(f"np.{name} has no op in trellis; convert first: np.{name}(np.asarray(x))")
+    return call(UFUNCS[name], *inputs)
+
+
+# ---- copy and pickle -----------------------------------------------------------------------------------------------------------
+def copied(leaf: Any) -> Any:
+    """A copy of an array with data of its own; of anything else what copy.deepcopy makes."""
+    try:
+        interpreter = interpreters[type(leaf)]
+    except UnknownOperand:
+        return copy.deepcopy(leaf)
+    if interpreter.level in (0, 1):
+        return interpreter.asarray(leaf, dtype=None, device=None, copy=True)
+    return copy.deepcopy(leaf)
+
+
+def restore(wrapper: type, backend: str, data: np.ndarray[Any, Any]) -> Any:
+    """The Array that `__reduce__` took apart."""
+    return wrapper(load(backend).from_numpy(data, dtype=None, device=None, copy=None))

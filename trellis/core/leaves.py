@@ -1,0 +1,93 @@
+"""Nests of arrays taken apart: a flat list of native arrays, and the way back to the nest that the user passed.
+
+Every part of the library that takes nests uses these classes. They are plain Python that torch.compile traces, and they run in
+every training step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from trellis.core import tree
+from trellis.core.array import Array, unwrap
+from trellis.core.dispatch import SCALARS, UnknownOperand, find_all, interpreters, load, target
+from trellis.core.typing import AnyArray
+
+__all__ = ["ARRAY", "NUMBER", "OTHER", "MixedNest", "Nest", "backend_of", "device_of", "kind_of", "unwrap"]
+
+ARRAY, NUMBER, OTHER = "array", "number", "other"  # the kinds of leaves
+
+
+def kind_of(leaf: Any) -> str:
+    """The kind of an unwrapped leaf: an array of a framework, a Python number, or something else."""
+    try:
+        found = interpreters[type(leaf)]
+    except UnknownOperand:
+        return OTHER
+    if found is not SCALARS:
+        return ARRAY
+    return OTHER if leaf is None else NUMBER
+
+
+class Nest:
+    """A nest taken apart. `leaves` holds the native array of each `tl.Array`, and every other leaf as it is.
+
+    `wrapped` says which leaves were `tl.Array`s.
+    """
+
+    __slots__ = ("leaves", "treedef", "wrapped")
+
+    def __init__(self, nest: Any) -> None:
+        leaves, self.treedef = tree.flatten(nest)
+        self.wrapped = [isinstance(x, Array) for x in leaves]
+        self.leaves = [x._data if isinstance(x, Array) else x for x in leaves]
+
+    def rebuild(self, leaves: Sequence[Any]) -> Any:
+        """The nest with other leaves; those in the places of `tl.Array`s become `tl.Array`s."""
+        return tree.unflatten(self.treedef, [Array(x) if wrapped else x for x, wrapped in zip(leaves, self.wrapped)])
+
+    def place(self, index: int) -> str:
+        """The words " at 'path'" for a leaf, for messages; empty where the nest is the leaf itself."""
+        path = tree.paths(self.treedef)[index]
+        return f" at {path!r}" if path else ""
+
+
+class MixedNest(Nest):
+    """A nest of arrays, numbers and other values. `arrays` holds the native arrays among its leaves."""
+
+    __slots__ = ("arrays", "kinds")
+
+    def __init__(self, nest: Any) -> None:
+        super().__init__(nest)
+        self.kinds = tuple([kind_of(x) for x in self.leaves])
+        self.arrays = [x for x, kind in zip(self.leaves, self.kinds) if kind == ARRAY]
+
+    def fill(self, arrays: Sequence[AnyArray]) -> Any:
+        """The nest with other arrays; all other leaves stay."""
+        remaining = iter(arrays)
+        return self.rebuild([next(remaining) if kind == ARRAY else x for x, kind in zip(self.leaves, self.kinds)])
+
+    def structure(self) -> tuple[Any, ...]:
+        """Everything but the arrays; two nests that differ in their arrays only have equal structures."""
+        others = tuple([None if kind == ARRAY else x for x, kind in zip(self.leaves, self.kinds)])
+        return self.treedef, tuple(self.wrapped), self.kinds, others
+
+    @classmethod
+    def from_structure(cls, structure: tuple[Any, ...], arrays: Sequence[AnyArray] = ()) -> MixedNest:
+        """A nest of this structure, ready for `fill`."""
+        made = object.__new__(cls)
+        made.treedef, made.wrapped, made.kinds, others = structure
+        made.leaves, made.arrays = list(others), list(arrays)
+        return made
+
+
+def backend_of(arrays: Sequence[AnyArray]) -> Any:
+    """The framework of the arrays: for values being differentiated NumPy itself; without any, the default backend."""
+    found = find_all(*arrays)
+    return target() if found is SCALARS else load(found.name)
+
+
+def device_of(arrays: Sequence[AnyArray]) -> Any:
+    """The device of the first array; None if there is none."""
+    return interpreters[type(arrays[0])].device_of(arrays[0]) if arrays else None

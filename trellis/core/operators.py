@@ -1,0 +1,72 @@
+"""Python's operators, installed on a class from the rows of the table of ops."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from trellis.core.dispatch import UnknownOperand, find, interpreters
+from trellis.core.table import COMPARISONS, operators
+
+Operator = Callable[..., Any]
+
+
+class Operators:
+    """The base of the classes that have every operator: `Array`, `Container`, and a value on NumPy's tape."""
+
+    __slots__ = ()
+
+    if TYPE_CHECKING:  # `install` sets these; a type checker does not run it
+        __neg__ = __pos__ = __abs__ = __invert__ = lambda self: self
+        __lt__ = __le__ = __gt__ = __ge__ = lambda self, other, /: self
+        __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __truediv__ = __rtruediv__ = lambda self, other, /: self
+        __floordiv__ = __rfloordiv__ = __mod__ = __rmod__ = __pow__ = __rpow__ = lambda self, other, /: self
+        __matmul__ = __rmatmul__ = __and__ = __rand__ = __or__ = __ror__ = __xor__ = __rxor__ = lambda self, other, /: self
+        __lshift__ = __rlshift__ = __rshift__ = __rrshift__ = lambda self, other, /: self
+
+
+# ---- the methods of an op: the interpreter of the operands runs it ------------------------------------------------------------
+def unary_operator(op: str) -> Operator:
+    def operator(self: Any) -> Any:
+        return getattr(interpreters[type(self)], op)(self)
+
+    return operator
+
+
+def binary_operator(op: str) -> Operator:
+    def operator(self: Any, other: Any, /) -> Any:
+        try:
+            return getattr(find(self, other), op)(self, other)
+        except UnknownOperand:
+            return NotImplemented
+
+    return operator
+
+
+def reflected_operator(op: str) -> Operator:
+    def operator(self: Any, other: Any, /) -> Any:
+        try:
+            return getattr(find(other, self), op)(other, self)
+        except UnknownOperand:
+            return NotImplemented
+
+    return operator
+
+
+def install(
+    owner: type,
+    unary: Callable[[str], Operator] = unary_operator,
+    binary: Callable[[str], Operator] = binary_operator,
+    reflected: Callable[[str], Operator] = reflected_operator,
+    in_place: Callable[[str], Operator] | None = None,
+) -> None:
+    """Give `owner` the operators of every op; each argument makes the method of one op."""
+    for name, op in operators(1):
+        setattr(owner, f"__{name}__", unary(op))
+    for name, op in operators(2):
+        setattr(owner, f"__{name}__", binary(op))
+        if name in COMPARISONS:
+            continue
+        setattr(owner, f"__r{name}__", reflected(op))
+        if in_place is not None:
+            setattr(owner, f"__i{name}__", in_place(op))

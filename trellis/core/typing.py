@@ -1,0 +1,17 @@
+"""Names for annotations. Arrays of four frameworks have no common base class, so an array is `Any` with a telling name."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, TypeAlias
+
+AnyArray: TypeAlias = Any  # numpy.ndarray, jax.Array, torch.Tensor, tf.Tensor, tl.Array, or a tl.Container of them
+Operand: TypeAlias = Any  # an array or a Python number
+Nest: TypeAlias = Any  # an array or a nest of them: a tl.Container, dict, list, tuple or dataclass
+DTypeLike: TypeAlias = Any  # tl.float32, "float32", float, or a framework's own dtype
+DeviceLike: TypeAlias = Any  # "cpu", "gpu:0", or a framework's own device
+SeedLike: TypeAlias = Any  # an int, a tl.Key, or None
+Shape: TypeAlias = int | Sequence[int]
+Axis: TypeAlias = int | Sequence[int] | None
+Sizes: TypeAlias = tuple[int, ...]  # a shape in the one form that a backend receives
+Axes: TypeAlias = int | tuple[int, ...] | None  # one axis, some axes, or all, in the one form that a backend receives

@@ -1,0 +1,149 @@
+"""The nests that functions hand from one step to the next, and those that they return again and again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from trellis.core import dtypes, tree
+from trellis.core.dispatch import interpreters
+from trellis.core.leaves import ARRAY, NUMBER, OTHER, MixedNest, Nest, backend_of, device_of, kind_of
+from trellis.core.typing import AnyArray
+
+Spec = tuple[tuple[int | None, ...], dtypes.DType]  # shape and dtype
+
+
+def number_as_array(backend: Any, number: Any, device: Any = None, dtype: dtypes.DType | None = None) -> AnyArray:
+    """A 0-d array of a Python number, of the default dtype of its kind unless `dtype` is given."""
+    dtype = dtypes.common_dtype([number], backend.default_int()) if dtype is None else dtype
+    return backend.full(shape=(), fill_value=number, dtype=dtype, device=device)
+
+
+def spec_of(x: AnyArray) -> Spec:
+    interpreter = interpreters[type(x)]
+    return interpreter.shape_of(x), interpreter.dtype_of(x)
+
+
+def same_shape(left: tuple[int | None, ...], right: tuple[int | None, ...]) -> bool:
+    """Whether two shapes may be equal: a size that TensorFlow does not know yet is equal to any."""
+    return len(left) == len(right) and all(m is None or n is None or m == n for m, n in zip(left, right))
+
+
+def _fits(number: Any, dtype: dtypes.DType) -> bool:
+    """Whether a Python number is of the kind of `dtype` or of a narrower one."""
+    return dtypes.KIND_ORDER[dtypes.common_dtype([number]).kind] <= dtypes.KIND_ORDER[dtype.kind]
+
+
+def _describe(spec: Spec) -> str:
+    return f"{spec[1].name} of shape {spec[0]}"
+
+
+class Results(Nest):
+    """The nests that a function returns, as native arrays. The first one fixes the structure, the shapes and the dtypes.
+
+    `subject` and `rule` stand in the errors for a nest that is not like the first. Python numbers become 0-d arrays, which
+    are `tl.Array`s in the nest if `wraps`.
+    """
+
+    __slots__ = ("backend", "device", "name", "rule", "specs", "subject", "wraps")
+
+    def __init__(
+        self, name: str, subject: str, backend: Any, device: Any, wraps: bool, rule: str = "it must stay the same"
+    ) -> None:
+        self.name, self.subject, self.rule = name, subject, rule
+        self.backend, self.device, self.wraps = backend, device, wraps
+        self.treedef: Any = None
+        self.wrapped: list[bool] = []
+        self.specs: list[Spec] = []
+
+    def take(self, result: Any) -> list[AnyArray]:
+        """The native arrays of a nest."""
+        nest = Nest(result)
+        first = self.treedef is None
+        if first:
+            self.treedef, self.wrapped = nest.treedef, nest.wrapped
+        elif nest.treedef != self.treedef:
+            path, why = tree.first_difference(self.treedef, nest.treedef) or ((), "static fields differ")
+            where = f" at {tree.join_path(path)!r}" if path else ""
+            raise ValueError(f"{self.name}: the structure of {self.subject} changed{where}: {why}; {self.rule}")
+        for i, leaf in enumerate(nest.leaves):
+            kind = kind_of(leaf)
+            if kind == OTHER:
+                raise TypeError(f"{self.name}: {self.subject}{self.place(i)} is a {type(leaf).__name__}, not an array")
+            if kind == NUMBER:
+                if first:
+                    self.wrapped[i] = self.wraps
+                nest.leaves[i] = number_as_array(self.backend, leaf, self.device, None if first else self._dtype_for(leaf, i))
+            if first:
+                self.specs.append(spec_of(nest.leaves[i]))
+            else:
+                self._compare(nest.leaves[i], i)
+        return nest.leaves
+
+    def _dtype_for(self, number: Any, i: int) -> dtypes.DType:
+        if not _fits(number, self.specs[i][1]):
+            raise self._changed(TypeError, i, f"the Python number {number!r}")
+        return self.specs[i][1]
+
+    def _compare(self, x: AnyArray, i: int) -> None:
+        expected, found = self.specs[i], spec_of(x)
+        if found[1] is not expected[1]:
+            raise self._changed(TypeError, i, _describe(found))
+        if not same_shape(expected[0], found[0]):
+            raise self._changed(ValueError, i, _describe(found))
+
+    def _changed(self, error: type[Exception], i: int, found: str) -> Exception:
+        before = _describe(self.specs[i])
+        return error(f"{self.name}: {self.subject}{self.place(i)} changed from {before} to {found}; {self.rule}")
+
+
+class Carry(Results):
+    """What a loop hands from one step to the next: a nest of arrays of fixed structure, shapes and dtypes.
+
+    A Python number in `init` becomes a 0-d array of the dtype that one step gives it, as a number beside an array does. `trial`
+    is such a step, on the numbers themselves. If there is no array at all, its result also tells the framework.
+    """
+
+    __slots__ = ()
+
+    def __init__(self, name: str, init: Any, others: Sequence[AnyArray], wraps: bool, trial: Callable[[Any], Any]) -> None:
+        nest = MixedNest(init)
+        if OTHER in nest.kinds:
+            i = nest.kinds.index(OTHER)
+            kind = type(nest.leaves[i]).__name__
+            raise TypeError(f"{name}: init holds a {kind}{nest.place(i)}, not an array; close over it instead")
+        after = _after_trial(trial, init, nest) if NUMBER in nest.kinds else nest
+        arrays = [*nest.arrays, *others]
+        found = arrays or after.arrays
+        native = [x for x, wrapped in zip(after.leaves, after.wrapped) if not wrapped and kind_of(x) == ARRAY]
+        wraps = wraps or any(nest.wrapped) or (not arrays and not native)
+        super().__init__(name, "the carry", backend_of(found), device_of(found), wraps)
+        self.treedef = nest.treedef
+        self.wrapped = [wrapped or (wraps and kind == NUMBER) for wrapped, kind in zip(nest.wrapped, nest.kinds)]
+        self.leaves = [
+            self._first(x, follower) if kind == NUMBER else x for x, kind, follower in zip(nest.leaves, nest.kinds, after.leaves)
+        ]
+        self.specs = [spec_of(x) for x in self.leaves]
+
+    def _first(self, number: Any, follower: Any) -> AnyArray:
+        """A number of `init` as an array, of the dtype of the leaf that follows it if the number fits."""
+        dtype = None
+        if kind_of(follower) == ARRAY and interpreters[type(follower)].name == self.backend.name:
+            dtype = spec_of(follower)[1]
+        return number_as_array(self.backend, number, self.device, dtype if dtype is not None and _fits(number, dtype) else None)
+
+    def _compare(self, x: AnyArray, i: int) -> None:
+        name = interpreters[type(x)].name
+        if name != self.backend.name:
+            raise TypeError(
+                f"{self.name}: the carry{self.place(i)} went from {self.backend.name} to {name}; keep it on one framework"
+            )
+        super()._compare(x, i)
+
+
+def _after_trial(trial: Callable[[Any], Any], init: Any, nest: MixedNest) -> MixedNest:
+    try:
+        after = MixedNest(trial(init))
+    except Exception:  # it may need an array where the number is; if something else is wrong, the first real step raises it again
+        return nest
+    return after if after.treedef == nest.treedef else nest

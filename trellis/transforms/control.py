@@ -1,0 +1,245 @@
+"""Control flow on arrays: `cond`, `while_loop`, `fori_loop`, `scan` and `map`.
+
+A NumPy value that is being differentiated runs through NumPy's control flow, which is Python's: the tape records each step.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from trellis.core.array import Array
+from trellis.core.dispatch import call, interpreters, load
+from trellis.core.leaves import ARRAY, NUMBER, OTHER, MixedNest, backend_of, device_of, kind_of, unwrap
+from trellis.core.typing import AnyArray, Operand
+from trellis.ops.indexing import getitem
+from trellis.transforms.arguments import check_callable
+from trellis.transforms.carry import Carry, Results, number_as_array
+
+__all__ = ["cond", "fori_loop", "map", "scan", "while_loop"]
+
+
+def cond(pred: Operand, true_fun: Callable[..., Any], false_fun: Callable[..., Any], *operands: Any) -> Any:
+    """`true_fun(*operands)` if `pred`, else `false_fun(*operands)`, also if `pred` is known only when compiled code runs.
+
+    The two must return the same structure, shapes and dtypes. This is checked where both are traced: on JAX, in tf.function
+    and in torch.compile. With a Python bool, and eagerly on NumPy, torch and TensorFlow, only the chosen one runs.
+
+    >>> import trellis as tl
+    >>> x = tl.asarray(-2.0)
+    >>> tl.cond(x > 0, lambda v: v, lambda v: -v, x)
+    Array(2., dtype=float32, backend='numpy', device='cpu')
+    """
+    check_callable("cond", "true_fun", true_fun)
+    check_callable("cond", "false_fun", false_fun)
+    truth = _as_truth("cond: pred", pred, also_numbers=True)
+    if isinstance(truth, bool):
+        return true_fun(*operands) if truth else false_fun(*operands)
+    given = MixedNest(operands)
+    backend = backend_of([truth, *given.arrays])
+    wraps = any(given.wrapped) or isinstance(pred, Array)
+    results = Results("cond", "the result", backend, device_of([truth]), wraps, "true_fun and false_fun must return the same")
+
+    def branch(function: Callable[..., Any]) -> Callable[[Sequence[AnyArray]], list[AnyArray]]:
+        return lambda arrays: results.take(function(*given.fill(arrays)))
+
+    return results.rebuild(backend.cond(truth, branch(true_fun), branch(false_fun), given.arrays))
+
+
+def _as_truth(what: str, value: Any, *, also_numbers: bool = False) -> Any:
+    """A scalar bool as a native array; a Python bool or number as a Python bool."""
+    x = unwrap(value)
+    kind = kind_of(x)
+    if kind == OTHER:
+        raise TypeError(f"{what} must be a bool, got {type(x).__name__}")
+    if kind == NUMBER:
+        if not isinstance(x, bool) and (not also_numbers or isinstance(x, complex)):
+            raise TypeError(f"{what} must be a bool, got the number {x!r}; compare it with something")
+        return bool(x)
+    interpreter = interpreters[type(x)]
+    if interpreter.shape_of(x) != ():
+        raise ValueError(f"{what} must be a scalar, got shape {interpreter.shape_of(x)}; use tl.all or tl.any")
+    dtype = interpreter.dtype_of(x)
+    if dtype.kind == "b":
+        return x
+    if not also_numbers or dtype.kind == "c":
+        raise TypeError(f"{what} must be a bool, got {dtype}; compare it with something")
+    return call("not_equal", x, 0)
+
+
+def while_loop(cond_fun: Callable[[Any], Any], body_fun: Callable[[Any], Any], init: Any) -> Any:
+    """Repeat `carry = body_fun(carry)` from `init` while `cond_fun(carry)`; the last carry.
+
+    The carry is a nest of arrays that keeps its structure, shapes and dtypes. A Python number in `init` becomes a 0-d array of
+    the dtype that the body gives it; to find this dtype, the body runs once more, on the number. If `init` holds no array, the
+    result of this run also tells the framework.
+
+    Gradients flow through it on NumPy, torch and TensorFlow. JAX has forward mode only (`tl.jvp`) and says so: if the number
+    of steps is known, use `tl.fori_loop` or `tl.scan`. torch.compile cannot compile its gradient: `tl.compile` runs it as
+    Python then; with fullgraph=True it is an error.
+
+    >>> import trellis as tl
+    >>> tl.while_loop(lambda x: x < 100, lambda x: x * 2, tl.asarray(3))
+    Array(192, dtype=int64, backend='numpy', device='cpu')
+    """
+    check_callable("while_loop", "cond_fun", cond_fun)
+    check_callable("while_loop", "body_fun", body_fun)
+    carry = Carry("while_loop", init, [], False, body_fun)
+
+    def condition(leaves: Sequence[AnyArray]) -> AnyArray:
+        truth = _as_truth("while_loop: what cond_fun returns", cond_fun(carry.rebuild(leaves)))
+        return number_as_array(carry.backend, truth, carry.device) if isinstance(truth, bool) else truth
+
+    final = carry.backend.while_loop(condition, lambda leaves: carry.take(body_fun(carry.rebuild(leaves))), carry.leaves)
+    return carry.rebuild(final)
+
+
+def fori_loop(lower: Operand, upper: Operand, body_fun: Callable[[Any, Any], Any], init: Any) -> Any:
+    """Repeat `carry = body_fun(i, carry)` for i from `lower` to `upper - 1`; the last carry.
+
+    `i` is a 0-d integer array on every backend; the carry is as in `tl.while_loop`. If the bounds are ints, or arrays whose
+    values are known, the loop has a gradient on every backend, also compiled; else it is a `tl.while_loop`. Inside torch.compile
+    index with tl.Arrays, `tl.asarray(x)[i]`: torch's own `x[i]` needs the value of `i`.
+
+    >>> import trellis as tl
+    >>> x = tl.asarray([1.0, 2.0, 3.0])
+    >>> tl.fori_loop(0, 3, lambda i, total: total + x[i] * i, tl.asarray(0.0))
+    Array(8., dtype=float32, backend='numpy', device='cpu')
+    """
+    check_callable("fori_loop", "body_fun", body_fun)
+    first, last = _bound("lower", lower), _bound("upper", upper)
+    bounds = [b for b in (first, last) if not isinstance(b, int)]
+    start = first if isinstance(first, int) else lower
+    wrapped = isinstance(lower, Array) or isinstance(upper, Array)
+    carry = Carry("fori_loop", init, bounds, wrapped, lambda nest: body_fun(start, nest))
+    backend, wraps = carry.backend, carry.wraps
+    counter = backend.default_int()
+
+    def body(i: AnyArray, leaves: Sequence[AnyArray]) -> list[AnyArray]:
+        return carry.take(body_fun(Array(i) if wraps else i, carry.rebuild(leaves)))
+
+    if not bounds:
+        length = max(last - first, 0)
+        if length == 0:
+            return carry.rebuild(carry.leaves)
+        steps = backend.arange(start=first, stop=last, step=1, dtype=counter, device=carry.device)
+        final, _ = backend.scan(lambda leaves, x: (body(x[0], leaves), []), carry.leaves, [steps], length, False)
+        return carry.rebuild(final)
+
+    def as_counter(bound: Any) -> AnyArray:
+        if isinstance(bound, int):
+            return number_as_array(backend, bound, carry.device, counter)
+        return call("astype", bound, dtype=counter, copy=False, device=None)
+
+    final = backend.while_loop(
+        lambda leaves: call("less", leaves[0], leaves[1]),
+        lambda leaves: [call("add", leaves[0], 1), leaves[1], *body(leaves[0], leaves[2:])],
+        [as_counter(first), as_counter(last), *carry.leaves],
+    )
+    return carry.rebuild(final[2:])
+
+
+def _bound(argument: str, value: Operand) -> Any:
+    """A Python int if the value is known, else a native 0-d array."""
+    x = unwrap(value)
+    if kind_of(x) == ARRAY:
+        interpreter = interpreters[type(x)]
+        if interpreter.shape_of(x) != ():
+            raise ValueError(f"fori_loop: {argument} must be a scalar, got shape {interpreter.shape_of(x)}")
+        if interpreter.dtype_of(x).kind not in "iu":
+            raise TypeError(f"fori_loop: {argument} must be an integer, got {interpreter.dtype_of(x)}")
+        return x if interpreter.is_traced(x) else int(interpreter.item(x))
+    try:
+        return operator.index(x)
+    except TypeError:
+        raise TypeError(f"fori_loop: {argument} must be an integer, got {x!r}") from None
+
+
+def scan(
+    f: Callable[[Any, Any], Any], init: Any, xs: Any = None, length: int | None = None, reverse: bool = False
+) -> tuple[Any, Any]:
+    """Go through the arrays in `xs` along their first axis: `carry, y = f(carry, x)` at each step; (last carry, all y stacked).
+
+    `xs` is a nest of arrays, or None with a `length`; `reverse` starts at the end (each y keeps the place of its x). The carry
+    is as in `tl.while_loop`. It has a gradient on every backend, also compiled. JAX and tf.function compile one step, whatever
+    the length; torch.compile writes the steps out one by one, so a long scan takes long to compile.
+
+    >>> import trellis as tl
+    >>> tl.scan(lambda total, x: (total + x, total * x), tl.asarray(0.0), tl.asarray([1.0, 2.0, 3.0]))
+    (Array(6., dtype=float32, ...), Array([0., 2., 9.], dtype=float32, ...))
+    """
+    check_callable("scan", "f", f)
+    return _scan("scan", f, init, xs, length, reverse)
+
+
+def _scan(name: str, f: Callable[[Any, Any], Any], init: Any, xs: Any, length: int | None, reverse: bool) -> tuple[Any, Any]:
+    columns = MixedNest(xs)
+    count = _length(name, columns, length)
+
+    def run(nest: Any, elements: Sequence[AnyArray]) -> tuple[Any, Any]:
+        result = f(nest, columns.rebuild(elements))
+        if not isinstance(result, tuple) or len(result) != 2:
+            raise TypeError(f"{name}: f must return (carry, y), got {type(result).__name__}; return (carry, None) without a y")
+        return result
+
+    def trial(nest: Any) -> Any:
+        return run(nest, [_first(x, count) for x in columns.arrays])[0]
+
+    carry = Carry(name, init, columns.arrays, any(columns.wrapped), trial)
+    ys = Results(name, "the result of f", carry.backend, carry.device, carry.wraps)
+
+    def step(leaves: Sequence[AnyArray], elements: Sequence[AnyArray]) -> tuple[list[AnyArray], list[AnyArray]]:
+        after, y = run(carry.rebuild(leaves), elements)
+        return carry.take(after), ys.take(y)
+
+    final, stacked = carry.backend.scan(step, carry.leaves, columns.arrays, count, bool(reverse))
+    return carry.rebuild(final), ys.rebuild(stacked)
+
+
+def _first(x: AnyArray, count: int | None) -> AnyArray:
+    """The first element of an array along its first axis; zeros of its shape if there is none."""
+    if count != 0:
+        return getitem(x, 0)
+    interpreter = interpreters[type(x)]
+    shape, dtype = interpreter.shape_of(x), interpreter.dtype_of(x)
+    return load(interpreter.name).full(shape=shape[1:], fill_value=0, dtype=dtype, device=interpreter.device_of(x))
+
+
+def _length(name: str, columns: MixedNest, length: Any) -> int | None:
+    """The number of steps; None if TensorFlow does not know it yet."""
+    sizes: list[int | None] = []
+    for i, (x, kind) in enumerate(zip(columns.leaves, columns.kinds)):
+        if kind != ARRAY:
+            raise TypeError(f"{name}: xs holds a {type(x).__name__}{columns.place(i)}, not an array; close over it instead")
+        shape = interpreters[type(x)].shape_of(x)
+        if shape == ():
+            raise ValueError(f"{name}: xs{columns.place(i)} has no dimensions; there is no axis to go along")
+        sizes.append(shape[0])
+    known = {n for n in sizes if n is not None}
+    if length is not None:
+        if isinstance(length, bool) or not isinstance(length, (int, np.integer)) or length < 0:
+            raise ValueError(f"{name}: length must be an int of at least 0, got {length!r}")
+        known.add(int(length))
+    if len(known) > 1:
+        listed = ", ".join([f"{n}{columns.place(i)}" for i, n in enumerate(sizes)])
+        given = "" if length is None else f", length={length}"
+        raise ValueError(f"{name}: the first axes of xs have different lengths: {listed}{given}")
+    if not known and not sizes:
+        raise ValueError(f"{name}: xs holds no array; give it one, or pass length=")
+    return known.pop() if known else None
+
+
+def map(f: Callable[[Any], Any], xs: Any) -> Any:
+    """`f` of each element of the arrays in `xs` along their first axis, one after the other, stacked: `tl.scan` without a carry.
+
+    `tl.vmap` is faster if the elements fit into memory together.
+
+    >>> import trellis as tl
+    >>> tl.map(lambda x: x**2, tl.asarray([1.0, 2.0, 3.0]))
+    Array([1., 4., 9.], dtype=float32, backend='numpy', device='cpu')
+    """
+    check_callable("map", "f", f)
+    return _scan("map", lambda _, x: ((), f(x)), (), xs, None, False)[1]
