@@ -408,9 +408,3 @@ def test_subclasses_are_arrays(backend: str):
     for result in (tl.sqrt(x), 0.0 + x * x / x**1.5, tl.where(x > 0, tl.sqrt(x), x), tl.multiply(x, x)[:] ** 0.25):
         assert type(result) is tl.Array
         np.testing.assert_allclose(tl.to_numpy(result), [1, 2], rtol=1e-6)
-
-
-def test_array_namespace(backend: str):
-    assert array(backend).__array_namespace__() is tl
-    with pytest.raises(ValueError, match=r"api_version='2000\.01' is unknown"):
-        array(backend).__array_namespace__(api_version="2000.01")

@@ -1,4 +1,5 @@
-"""`tl.namespace("torch")`: the whole API bound to one framework and its native arrays, as an array API namespace."""
+"""The whole API bound to one framework, as array API namespaces: `tl.namespace("torch")` makes and takes torch's own arrays, and
+`x.__array_namespace__()` makes `tl.Array`s on the backend of `x`."""
 
 from __future__ import annotations
 
@@ -6,6 +7,7 @@ import functools
 import importlib
 import inspect
 import math
+import sys
 from types import ModuleType
 from typing import Any
 
@@ -17,14 +19,19 @@ from trellis.core.table import ELEMENTWISE
 from trellis.ops import fft, linalg
 
 # TensorFlow's transposes, slices and broadcasts stop at 8 dimensions; NumPy and torch at 64.
+_EXTENSIONS = {"linalg": linalg, "fft": fft}
 _MAX_DIMENSIONS = {"numpy": 64, "torch": 64, "tensorflow": 8}
 
 
 class NamespaceInfo:
-    """Capabilities, devices and dtypes of the default backend, or of the one a namespace is bound to."""
+    """Capabilities, devices and dtypes of the default backend, or of the one a namespace is bound to.
 
-    def __init__(self, backend: str | None = None) -> None:
+    A namespace of native arrays has the framework's own dtypes.
+    """
+
+    def __init__(self, backend: str | None = None, native: bool = False) -> None:
         self._backend = backend
+        self._has_native_dtypes = native
 
     def capabilities(self) -> dict[str, Any]:
         return {
@@ -59,7 +66,7 @@ class NamespaceInfo:
         return [d for d in dtypes.DTYPES.values() if d.name not in extra and not (narrow and dtypes.real_of(d).bits == 64)]
 
     def _native(self, dtype: dtypes.DType) -> Any:
-        return dtype if self._backend is None else target(self._backend).native_dtype(dtype)
+        return target(self._backend).native_dtype(dtype) if self._has_native_dtypes else dtype
 
 
 def __array_namespace_info__() -> NamespaceInfo:
@@ -73,7 +80,7 @@ def __array_namespace_info__() -> NamespaceInfo:
 
 
 def namespace(backend_or_array: Any, /) -> Any:
-    """The API bound to a backend, by its name or by one of its arrays. A `tl.Array` gives `trellis` itself.
+    """The API bound to a backend, by its name or by one of its arrays. That of a `tl.Array` makes `tl.Array`s.
 
     >>> import numpy as np, trellis as tl
     >>> xp = tl.namespace(np.zeros(2))
@@ -95,10 +102,10 @@ def _bound(name: str) -> ModuleType:
     optim = importlib.import_module("trellis.optim")  # it loads with the first namespace, not with `import trellis`
     for package in (ops, random, transforms, optim):
         _fill(made, name, package)
-    for extension in (linalg, fft):
-        part = ModuleType(f"trellis.{name}.{extension.__name__.rsplit('.', 1)[1]}", extension.__doc__)
+    for short, extension in _EXTENSIONS.items():
+        part = ModuleType(f"{made.__name__}.{short}", extension.__doc__)
         _fill(part, name, extension)
-        setattr(made, part.__name__.rsplit(".", 1)[1], part)
+        setattr(made, short, part)
     for dtype in dtypes.DTYPES.values():
         try:
             setattr(made, dtype.name, load(name).native_dtype(dtype))
@@ -106,8 +113,34 @@ def _bound(name: str) -> ModuleType:
             continue  # JAX without x64: the namespace has no 64-bit dtypes
     made.e, made.inf, made.nan, made.newaxis, made.pi = math.e, math.inf, math.nan, None, math.pi
     made.__array_api_version__ = API_VERSIONS[-1]
-    made.__array_namespace_info__ = functools.partial(NamespaceInfo, name)
+    made.__array_namespace_info__ = functools.partial(NamespaceInfo, name, native=True)
     return made
+
+
+def _array_namespace(name: str) -> ModuleType:
+    """The namespace of the `tl.Array`s on one backend: `trellis`, whose creation functions make their arrays there."""
+    if name not in _ARRAY_NAMESPACES:
+        public: Any = sys.modules["trellis"]
+        made: Any = ModuleType(f"trellis.arrays.{name}", f"The Trellis API, which makes tl.Arrays on {name}.")
+        vars(made).update({key: value for key, value in vars(public).items() if key not in vars(made)})
+        for package in (ops, random):
+            vars(made).update(_bound_to(name, package))
+        for short, extension in _EXTENSIONS.items():
+            part = ModuleType(f"{made.__name__}.{short}", extension.__doc__)
+            vars(part).update({op: getattr(extension, op) for op in extension.__all__}, **_bound_to(name, extension))
+            setattr(made, short, part)
+        made.__array_namespace_info__ = functools.partial(NamespaceInfo, name)
+        _ARRAY_NAMESPACES[name] = made
+    return _ARRAY_NAMESPACES[name]
+
+
+_ARRAY_NAMESPACES: dict[str, ModuleType] = {}  # a dict, not a cached function: torch.compile reads it
+Array._namespace = staticmethod(_array_namespace)
+
+
+def _bound_to(name: str, source: ModuleType) -> dict[str, Any]:
+    functions = {op: getattr(source, op) for op in source.__all__}
+    return {op: _creation(public, name) for op, public in functions.items() if _takes_backend(public)}
 
 
 def _fill(made: ModuleType, name: str, source: ModuleType) -> None:
@@ -116,19 +149,22 @@ def _fill(made: ModuleType, name: str, source: ModuleType) -> None:
         public = getattr(source, op)
         if op in ELEMENTWISE:
             setattr(made, op, getattr(load(name), op, public))
-        elif inspect.isfunction(public) and "backend" in inspect.signature(public).parameters:
-            setattr(made, op, _native_creation(public, name))
         else:
-            setattr(made, op, public)
+            setattr(made, op, _creation(public, name, native=True) if _takes_backend(public) else public)
 
 
-def _native_creation(public: Any, name: str) -> Any:
-    """A creation function that returns native arrays of one backend."""
+def _takes_backend(public: Any) -> bool:
+    parameter = inspect.signature(public).parameters.get("backend") if inspect.isfunction(public) else None
+    return parameter is not None and parameter.kind is parameter.KEYWORD_ONLY
+
+
+def _creation(public: Any, name: str, native: bool = False) -> Any:
+    """A creation function that makes its arrays on one backend."""
 
     @functools.wraps(public)
     def create(*args: Any, **kwargs: Any) -> Any:
         made = public(*args, backend=name, **kwargs)
-        return made._data if isinstance(made, Array) else made  # random numbers beside native arrays are native already
+        return made._data if native and isinstance(made, Array) else made  # random numbers beside native arrays are native
 
     signature = inspect.signature(public)
     without = [p for p in signature.parameters.values() if p.name != "backend"]

@@ -7,10 +7,9 @@ Assignment changes the native array where the framework allows it and rebinds it
 from __future__ import annotations
 
 import math
-import sys
 from collections.abc import Callable, Iterator
 from types import ModuleType
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -86,6 +85,7 @@ class Array(Operators, Interoperable):
 
     __slots__ = ()
     __hash__ = None  # type: ignore[assignment]
+    _namespace: ClassVar[Callable[[str], ModuleType]]  # of the Arrays on a backend; `namespaces` sets it
 
     # ---- what it is ----------------------------------------------------------------------------------------------------------
     @property
@@ -199,7 +199,7 @@ class Array(Operators, Interoperable):
     def __array_namespace__(self, *, api_version: str | None = None) -> ModuleType:
         if api_version is not None and api_version not in API_VERSIONS:
             raise ValueError(f"api_version={api_version!r} is unknown; use one of {', '.join(API_VERSIONS)}")
-        return sys.modules["trellis"]
+        return Array._namespace(self.backend)
 
 
 install(Array, _unary, _binary, in_place=_in_place)

@@ -193,8 +193,13 @@ def load(name: str) -> Any:
     return _LOADED[name]
 
 
+def chosen_backend() -> str | None:
+    """The backend that `using`, `set_backend` or the environment chose."""
+    return _DEFAULT.get() or os.environ.get("TRELLIS_BACKEND")
+
+
 def default_backend() -> str:
-    return _DEFAULT.get() or os.environ.get("TRELLIS_BACKEND") or "numpy"
+    return chosen_backend() or "numpy"
 
 
 def target(backend: Any = None) -> Any:

@@ -11,7 +11,7 @@ import numpy as np
 
 from trellis.core import dispatch, dtypes, tree
 from trellis.core.array import Array
-from trellis.core.dispatch import BACKENDS, SCALARS, UnknownOperand, call, interpreters, load, target
+from trellis.core.dispatch import BACKENDS, SCALARS, UnknownOperand, call, chosen_backend, interpreters, load, target
 from trellis.core.leaves import unwrap
 from trellis.core.typing import AnyArray, DeviceLike, DTypeLike
 from trellis.ops.arguments import check_fits, optional_dtype
@@ -27,7 +27,9 @@ def asarray(
 ) -> Array:
     """A `tl.Array` of a number, a nest of numbers, any framework's array, or an object with a buffer.
 
-    An array stays on its framework and is not copied, unless `backend`, `dtype`, `device` or `copy` ask for it.
+    Numbers and NumPy arrays go to the backend that `tl.using` or `tl.set_backend` chose; without a choice they are on NumPy. The
+    arrays of other frameworks stay where they are, because a gradient does not follow them elsewhere. `backend` moves them all.
+    Nothing is copied unless `backend`, the choice, `dtype`, `device` or `copy` ask for it.
 
     >>> import trellis as tl
     >>> tl.asarray([1, 2, 3], dtype="float32")
@@ -45,8 +47,10 @@ def native_array(obj: Any, dtype: dtypes.DType | None, device: Any, copy: bool |
     source = _interpreter_of(data)
     if source is None:
         return _from_python(data, dtype, device, copy, target(backend))
+    if backend is None and isinstance(data, (np.ndarray, np.generic)):
+        backend = chosen_backend()
     goal = source if backend is None else target(backend)
-    if goal is not source:
+    if goal.name != source.name:  # a value on NumPy's tape has an interpreter of its own
         if copy is False:
             raise ValueError(f"asarray: copy=False, but {source.name} to {goal.name} may have to copy; use from_dlpack")
         return _bring(data, source, goal, dtype, device)

@@ -14,7 +14,7 @@ from trellis.core.leaves import unwrap
 from trellis.core.typing import AnyArray, DeviceLike, DTypeLike, Operand, Shape
 from trellis.ops import arguments
 from trellis.ops.arguments import check_fits, integer, optional_dtype
-from trellis.ops.conversion import is_array
+from trellis.ops.conversion import asarray, is_array
 
 __all__ = ["arange", "empty", "empty_like", "eye", "full", "full_like", "linspace", "ones", "ones_like", "zeros", "zeros_like"]
 
@@ -135,9 +135,10 @@ def linspace(
     """
     num = integer("linspace", "num", num, 0)
     start, stop = (v.item() if isinstance(v, np.generic) else v for v in (start, stop))
-    if backend is None and device is None and (is_array(start) or is_array(stop)):
+    if is_array(start) or is_array(stop):
         place = integer("linspace", "axis", axis)
-        return call("linspace_between", start, stop, num=num, endpoint=endpoint, place=place, dtype=optional_dtype(dtype))
+        made = call("linspace_between", start, stop, num=num, endpoint=endpoint, place=place, dtype=optional_dtype(dtype))
+        return made if backend is None and device is None else asarray(made, device=device, backend=backend)
     start, stop = _number(start), _number(stop)
     default = "complex64" if isinstance(start, complex) or isinstance(stop, complex) else "float32"
     return create("linspace", backend, dtype, device, default, start=start, stop=stop, num=num, endpoint=endpoint)

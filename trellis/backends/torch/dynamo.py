@@ -24,7 +24,7 @@ _BUILTINS = "torch._dynamo.variables.builtin"
 
 def prepare_dynamo() -> None:
     # Dynamo cannot read a context variable: it asks for the default backend and for with_grads once, when it traces
-    for function in (dispatch.default_backend, transforms.grads_enter):
+    for function in (dispatch.chosen_backend, dispatch.default_backend, transforms.grads_enter):
         function._dynamo_marked_constant = True  # type: ignore[attr-defined]
     dispatch.is_compiling = torch.compiler.is_compiling
     module = sys.modules.get(_BUILTINS)

@@ -1,0 +1,113 @@
+"""`x.__array_namespace__()`: one namespace per backend, whose functions make `tl.Array`s where x is."""
+
+from __future__ import annotations
+
+import inspect
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+from helpers import BACKENDS, check, make
+
+import trellis as tl
+from trellis import ops, random
+
+
+def array(backend: str, value: Any = (1.0, 2.0, 3.0)) -> tl.Array:
+    return tl.Array(make(backend, np.asarray(value)))
+
+
+def test_one_namespace_per_backend(backend: str) -> None:
+    x = array(backend)
+    xp = x.__array_namespace__()
+    assert isinstance(xp, ModuleType)
+    assert xp is array(backend, 1).__array_namespace__(api_version="2024.12") is tl.namespace(x)
+    assert xp.__name__ == f"trellis.arrays.{backend}"
+    assert xp.linalg.__name__ == f"{xp.__name__}.linalg"
+    assert len({tl.Array(make(name, np.ones(2))).__array_namespace__() for name in BACKENDS}) == len(BACKENDS)
+    with pytest.raises(ValueError, match=r"api_version='2000\.01' is unknown"):
+        x.__array_namespace__(api_version="2000.01")
+
+
+# Arguments of the functions that make arrays. The names are read from the signatures, so that a new function fails here by name.
+ARGUMENTS: dict[str, tuple[Any, ...]] = {
+    "arange": (3,), "asarray": ([1.0],), "bernoulli": (0.5,), "beta": (1.0, 2.0), "causal_mask": (2,), "choice": (3,),
+    "dirichlet": ([1.0, 2.0],), "empty": (2,), "exponential": (), "eye": (2,), "from_dlpack": (np.ones(2),), "full": (2, 1.0),
+    "gamma": (1.0, 2.0), "linspace": (0, 1, 3), "multinomial": (3, 2), "ones": (2,), "permutation": (3,), "poisson": (1.0,),
+    "randint": (0, 3), "random_normal": (), "random_uniform": (), "truncated_normal": (), "zeros": (2,),
+    "fftfreq": (4,), "rfftfreq": (4,),
+}  # fmt: skip
+
+
+def creation_functions(module: Any) -> dict[str, Any]:
+    functions = {name: function for name, function in vars(module).items() if inspect.isfunction(function)}
+    parameters = {name: inspect.signature(f).parameters.get("backend") for name, f in functions.items()}
+    return {name: functions[name] for name, p in parameters.items() if p is not None and p.kind is p.KEYWORD_ONLY}
+
+
+def test_creation_functions_make_arrays_beside_x(backend: str) -> None:
+    xp = array(backend).__array_namespace__()
+    found = {**creation_functions(ops), **creation_functions(random), **creation_functions(ops.fft)}
+    for name in found:
+        bound = getattr(xp, name, None) or getattr(xp.fft, name)
+        made = bound(*ARGUMENTS[name])
+        assert type(made) is tl.Array, name
+        assert made.backend == backend, name
+        assert "backend" not in inspect.signature(bound).parameters
+
+
+def test_arrays_of_the_namespace_meet_x(backend: str) -> None:
+    x = array(backend)
+    xp: Any = x.__array_namespace__()
+    check(xp.zeros(3, dtype=x.dtype, device=x.device) + x, np.float64([1, 2, 3]))
+    check(x + xp.asarray(1.0, dtype=xp.float64), np.float64([2, 3, 4]))
+    check(xp.asarray(np.float64([1, 1, 1])) + x, np.float64([2, 3, 4]))
+    assert xp.asarray(x) is x
+    ends = xp.linspace(x, x + 1.0, 3)  # the ends are arrays
+    assert (ends.backend, ends.shape) == (backend, (3, 3))
+    assert xp.to_backend(x, "numpy").backend == "numpy"
+    assert xp.float64 is tl.float64
+    assert xp.Array is tl.Array
+    assert xp.Linear is tl.Linear  # a name that loads later
+
+
+def test_information(backend: str) -> None:
+    information = array(backend).__array_namespace__().__array_namespace_info__()  # type: ignore[attr-defined]
+    assert information.default_dtypes()["real floating"] is tl.float32
+    assert information.dtypes(kind="bool") == {"bool": tl.bool}
+    assert information.default_device() in information.devices()
+    native = tl.namespace(backend).__array_namespace_info__().default_dtypes()["real floating"]
+    assert native == tl.namespace(backend).float32
+
+
+def test_namespace_under_transforms(backend: str) -> None:
+    def function(x: tl.Array) -> tl.Array:
+        xp: Any = x.__array_namespace__()
+        return xp.sum((xp.asarray(x) + xp.ones(3, dtype=x.dtype)) * xp.asarray(np.float64([1, 2, 3])))
+
+    x = array(backend)
+    check(tl.grad(function)(x), np.float64([1, 2, 3]))
+    check(tl.compile(function)(x), np.float64(20))
+
+
+def test_asarray_goes_to_the_chosen_backend(backend: str) -> None:
+    host, x = np.ones(2), array(backend)
+    for value in (host, np.float64(1), tl.Array(host), [1.0]):
+        with tl.using(backend):
+            assert tl.asarray(value).backend == backend
+        assert tl.asarray(value).backend == "numpy"
+    with tl.using("numpy"):
+        assert tl.asarray(x) is x  # an array of a framework stays there
+        assert tl.asarray(x, backend="numpy").backend == "numpy"
+
+
+def test_asarray_keeps_a_value_on_the_tape() -> None:
+    with tl.using("numpy"):
+        check(tl.grad(lambda x: tl.sum(tl.asarray(x, backend="numpy") ** 2))(np.float64([1, 2])), np.float64([2, 4]))
+
+
+@pytest.mark.parametrize("goal", [name for name in BACKENDS if name != "numpy"])
+def test_asarray_keeps_a_value_on_the_tape_of_numpy(goal: str) -> None:
+    with tl.using(goal):
+        check(tl.grad(lambda x: tl.sum(tl.asarray(x) ** 2))(np.float64([1, 2])), np.float64([2, 4]))
