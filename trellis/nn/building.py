@@ -67,7 +67,8 @@ def build(module: Any, args: tuple[Any, ...] = (), kwargs: Any = None) -> None:
         for name, value in _mapping(module, "_create_buffers", module._create_buffers(options.get("device"), dtype)).items():
             module.register_buffer(name, value)
     for child in children(module):
-        if child._meta.options.get("build_mode") != "on_call":
+        # A Module whose `__init__` still runs, such as a parent that was given to its child, is built when that is done.
+        if child._meta.built is not None and child._meta.options.get("build_mode") != "on_call":
             build(child)
     move_arrays(module, options.get("backend"), options.get("device"), options.get("dtype"))
     if options.get("v") is not None:

@@ -62,6 +62,7 @@ class Construction(type):
     def __call__(cls, *args: Any, **kwargs: Any) -> Any:
         made = super().__call__(*args, **kwargs)
         adopt(made, made)
+        made._meta.built = bool(made._meta.built)
         if made._meta.options.get("build_mode", "on_init") == "on_init":
             building.build(made)
         return made
@@ -151,6 +152,9 @@ class Module(metaclass=Construction):
     def _copy(self, binding: Binding, v: Any, buffers: Any) -> Self:
         """A copy of the tree for one run."""
         made = binding.copy(self, nodes_of(v, "v"), nodes_of(buffers, "buffers"))
+        if binding.late:
+            binding.release()
+            made = binding.copy(self, nodes_of(v, "v"), nodes_of(buffers, "buffers"))
         if binding.wrong:
             for name, nest in (("v", v), ("buffers", buffers)):
                 if nest is not None:
@@ -237,7 +241,7 @@ class Module(metaclass=Construction):
 
     @property
     def built(self) -> bool:
-        return self._meta.built
+        return bool(self._meta.built)
 
     def train(self, mode: bool = True) -> Self:
         """Switch the whole tree to training mode: Dropout drops, BatchNorm uses the batch."""
@@ -250,7 +254,10 @@ class Module(metaclass=Construction):
         return self.train(False)
 
     def freeze(self, path: str = "") -> Self:
-        """Let the parameters at `path`, or all, enter as constants: their gradient is zero. See `trainable_v`."""
+        """Let the parameters at `path`, or all, enter as constants: their gradient is zero. See `trainable_v`.
+
+        A parameter that several parts share is frozen for all of them, whichever part it is frozen in.
+        """
         return navigation.set_frozen(self, path, True)
 
     def unfreeze(self, path: str = "") -> Self:

@@ -8,7 +8,7 @@ import numpy as np
 
 from trellis.core.array import Array
 from trellis.core.container import Container
-from trellis.nn.structure import children, gather, modules, owner
+from trellis.nn.structure import children, gather, modules, owner, places
 from trellis.random.keys import key_data, make_key
 
 
@@ -57,30 +57,23 @@ def add_place(error: BaseException, module: Any, args: tuple[Any, ...]) -> None:
 
 
 # ---- frozen parameters ---------------------------------------------------------------------------------------------------------
-def _own_paths(module: Any) -> dict[str, tuple[Any, str]]:
-    """Path of a parameter -> the Module that it is an attribute of, and the attribute."""
-    paths = {id(value): path for path, value in gather(module).to_flat_dict().items()}
-    found: dict[str, tuple[Any, str]] = {}
-    for _, one, _ in modules(module):
-        for name, value in one.__dict__.items():
-            if isinstance(value, Array) and id(value) in paths:
-                found.setdefault(paths[id(value)], (one, name))
-    return found
-
-
 def set_frozen(module: Any, path: str, frozen: bool) -> Any:
-    own = _own_paths(module)
-    chosen = [where for place, where in own.items() if not path or place == path or place.startswith(f"{path}/")]
+    found = list(places(module))
+    chosen = {id(x) for place, _, _, x in found if not path or place == path or place.startswith(f"{path}/")}
     if not chosen:
         op = "freeze" if frozen else "unfreeze"
-        raise ValueError(f"{op}: no parameter is at {path!r}; the module has {', '.join(map(repr, own))}")
-    for one, name in chosen:
-        (one._meta.frozen.add if frozen else one._meta.frozen.discard)(name)
+        raise ValueError(
+            f"{op}: no parameter is at {path!r}; the module has {', '.join(map(repr, gather(module).to_flat_dict()))}"
+        )
+    for _, one, name, x in found:
+        if id(x) in chosen:
+            (one._meta.frozen.add if frozen else one._meta.frozen.discard)(name)
     return module
 
 
 def frozen_paths(module: Any) -> set[str]:
-    return {path for path, (one, name) in _own_paths(module).items() if name in one._meta.frozen}
+    marked = {id(x) for _, one, name, x in places(module) if name in one._meta.frozen}
+    return {path for path, x in gather(module).to_flat_dict().items() if id(x) in marked}
 
 
 # ---- random state --------------------------------------------------------------------------------------------------------------

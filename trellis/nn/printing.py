@@ -25,11 +25,11 @@ def _lines(module: Any, indent: str, seen: set[int]) -> list[str]:
     found, meta = [], module._meta
     for name, value, _ in members(module):
         mark = "buffer, " if name in meta.buffers else "frozen, " if name in meta.frozen else ""
-        found += _member_lines(key_of(name), value, mark, indent, seen)
+        found += _member_lines(key_of(name), value, mark, indent, seen, meta.frozen, name)
     return found
 
 
-def _member_lines(key: str, value: Any, mark: str, indent: str, seen: set[int]) -> list[str]:
+def _member_lines(key: str, value: Any, mark: str, indent: str, seen: set[int], frozen: set[str], place: str) -> list[str]:
     kind = KINDS[type(value)]
     if kind == SKIP:
         return []
@@ -45,7 +45,8 @@ def _member_lines(key: str, value: Any, mark: str, indent: str, seen: set[int]) 
     inside = []
     for name, member in items(value, kind):
         if KINDS[type(member)] != ARRAY or is_floating(member):
-            inside += _member_lines(name, member, "", indent + "  ", seen)
+            mark = "frozen, " if f"{place}/{name}" in frozen else ""
+            inside += _member_lines(name, member, mark, indent + "  ", seen, frozen, f"{place}/{name}")
     return [f"{indent}{key}: {type(value).__name__}", *inside] if inside else []
 
 

@@ -53,8 +53,8 @@ class Meta:
         self.parent: Any = None  # a weak reference to the Module that holds this one
         self.buffers: set[str] = set()  # names of attributes
         self.plain: set[str] = set()  # attributes that hold arrays, but were set after the Module was built: no state
-        self.frozen: set[str] = set()
-        self.built = False
+        self.frozen: set[str] = set()  # attributes, and places in nests: "attribute/key"
+        self.built: bool | None = None  # None while `__init__` runs
         self.options: dict[str, Any] = {}
         self.rets: dict[str, list[Any]] = {}
         self.order: dict[str, Any] = {}
@@ -169,6 +169,22 @@ def _node(value: Any, kind: int, buffers: bool, seen: set[int]) -> Any:
     return _container(nodes) if nodes else None
 
 
+def places(module: Any, prefix: str = "", above: tuple[int, ...] = ()) -> Iterator[tuple[str, Any, str, Array]]:
+    """(path, Module, name in `Meta.frozen`, Array) of each parameter, and of a shared one at every place."""
+
+    def walk(value: Any, kind: int, name: str) -> Iterator[tuple[str, Any, str, Array]]:
+        if kind == ARRAY and is_floating(value) and name not in module._meta.buffers:
+            yield prefix + key_of(name), module, name, value
+        elif kind == MODULE and id(value) not in (*above, id(module)):
+            yield from places(value, f"{prefix}{key_of(name)}/", (*above, id(module)))
+        elif kind > MODULE:
+            for key, member in items(value, kind):
+                yield from walk(member, KINDS[type(member)], f"{name}/{key}")
+
+    for name, value, kind in members(module):
+        yield from walk(value, kind, name)
+
+
 def modules(module: Any) -> list[tuple[str, Any, int]]:
     """(path, Module, depth) of a tree, each once, the root first with path ""."""
     found: list[tuple[str, Any, int]] = []
@@ -216,7 +232,7 @@ def adopt(parent: Any, value: Any, kind: int = MODULE) -> bool:
 class Binding:
     """One run of a tree of Modules on other arrays: the copies, and what is particular to the run."""
 
-    __slots__ = ("pairs", "modules", "arrays", "constant", "tracker", "stream", "wrong")
+    __slots__ = ("pairs", "modules", "arrays", "constant", "tracker", "stream", "wrong", "frozen", "late")
 
     def __init__(self, *, constant: bool = False, tracker: Any = None, stream: Any = None) -> None:
         self.pairs: list[tuple[Any, Any]] = []  # (Module, its copy)
@@ -224,6 +240,8 @@ class Binding:
         self.arrays: dict[int, Array] = {}
         self.constant, self.tracker, self.stream = constant, tracker, stream
         self.wrong = False  # whether the nests of arrays have other names than the tree
+        self.frozen: set[int] = set()  # ids of Arrays
+        self.late = False  # whether a shared Array was copied before a place of it that is frozen was met
 
     def release(self) -> None:
         """Let go of the copies, which point here: memory is freed at once, not when Python looks for cycles."""
@@ -270,11 +288,11 @@ class Binding:
             else:
                 used += _has(v, key)
                 used_buffers += _has(buffers, key)
-                attributes[name] = self._member(value, kind, _below(v, key), _below(buffers, key))
+                attributes[name] = self._member(value, kind, _below(v, key), _below(buffers, key), meta.frozen, name)
         self.wrong |= (v is not None and used != len(v)) or (buffers is not None and used_buffers != len(buffers))
         return made
 
-    def _member(self, value: Any, kind: int, v: Any, buffers: Any) -> Any:
+    def _member(self, value: Any, kind: int, v: Any, buffers: Any, frozen: set[str], name: str) -> Any:
         if kind == MODULE:
             return self.copy(value, v, buffers)
         made, used, used_buffers = [], 0, 0
@@ -282,11 +300,11 @@ class Binding:
             below = KINDS[type(member)]
             if below == ARRAY and is_floating(member):
                 used += _has(v, key)
-                member = self._array(member, v, key, False)
+                member = self._array(member, v, key, bool(frozen) and f"{name}/{key}" in frozen)
             elif below > ARRAY:
                 used += _has(v, key)
                 used_buffers += _has(buffers, key)
-                member = self._member(member, below, _below(v, key), _below(buffers, key))
+                member = self._member(member, below, _below(v, key), _below(buffers, key), frozen, f"{name}/{key}")
             made.append((key, member))
         self.wrong |= (v is not None and used != len(v)) or (buffers is not None and used_buffers != len(buffers))
         if kind == SEQUENCE:
@@ -295,6 +313,9 @@ class Binding:
 
     def _array(self, own: Array, given: Any, key: str, frozen: bool) -> Array:
         found = self.arrays.get(id(own))
+        if frozen and id(own) not in self.frozen:
+            self.frozen.add(id(own))
+            self.late |= found is not None
         if found is not None:
             return found
         found = own
@@ -306,6 +327,7 @@ class Binding:
                     raise TypeError(f"v: {key!r} is a {type(value).__name__}; expected an array")
             elif key not in given:
                 self.wrong = True
+        frozen = frozen or id(own) in self.frozen
         if frozen or self.constant:
             found = constant(found)
         self.arrays[id(own)] = found
