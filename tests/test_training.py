@@ -184,6 +184,61 @@ def test_frozen_parameters_stay(backend: str) -> None:
     assert same == {"v0/w": True, "v0/b": True, "v1/w": False, "v1/b": False}
 
 
+def _frozen_between_fits(backend: str, optimizer: Any) -> list[float]:
+    model = tl.Sequential(linear(), linear(seed=1), backend=backend)
+    losses = fit((X, Y), model, optimizer, 1, batch_size=11)
+    for path in ("v0", "v1/b", ""):
+        model.unfreeze()
+        if path:
+            model.freeze(path)
+        before = model.v.to_flat_dict()
+        losses += fit((X, Y), model, optimizer, 1, batch_size=11)
+        kept = {place for place, x in model.v.to_flat_dict().items() if np.array_equal(to_numpy(x), to_numpy(before[place]))}
+        assert kept == model.frozen
+    return losses
+
+
+def test_an_optimizer_goes_on_when_parameters_are_frozen_and_unfrozen(backend: str) -> None:
+    for make_optimizer in (lambda: tl.Adam(0.1), lambda: tl.accumulate(tl.SGD(0.1, momentum=0.9), 2)):
+        optimizer: Any = make_optimizer()
+        found, expected = _frozen_between_fits(backend, optimizer), _frozen_between_fits("numpy", make_optimizer())
+        np.testing.assert_allclose(found, expected, rtol=1e-9)
+        adam = isinstance(optimizer, tl.Adam)
+        assert int(optimizer.state["step" if adam else "optimizer/step"]) == (8 if adam else 4)
+
+
+@pytest.mark.parametrize(("optimizer", "slot"), [(tl.SGD(0.1, momentum=0.9), "velocity"), (tl.EMA(0.5), "average")])
+def test_slots_begin_anew_for_a_parameter_that_comes_back(optimizer: Any, slot: str) -> None:
+    def step(v: Any, grads: Any) -> Any:
+        optimizer.step(*((v,) if slot == "average" else (v, grads)))
+        return optimizer.state[slot]
+
+    v = tl.Container(a=tl.ones(2), b=tl.ones(2))
+    step(v, v)
+    slots = step(tl.Container(a=None, b=2 * v["b"]), tl.Container(a=None, b=v["b"]))
+    assert slots["a"] is None
+    np.testing.assert_allclose(to_numpy(slots["b"]), 1.5 if slot == "average" else 1.9)
+    np.testing.assert_allclose(to_numpy(step(v, tl.Container(a=v["a"], b=0 * v["b"]))["a"]), 1.0)
+    with pytest.raises(ValueError, match=rf"the state does not fit the weights: '{slot}/b' is only in the state"):
+        step(tl.Container(a=v["a"]), tl.Container(a=v["a"]))
+    with pytest.raises(ValueError, match=rf"the state does not fit the weights: '{slot}/c' is only in the weights"):
+        step(tl.Container(v, c=v["a"]), tl.Container(v, c=v["a"]))
+
+
+def test_a_batch_without_rows_is_passed_over(backend: str) -> None:
+    batches = [(X[:8], Y[:8]), (X[:0], Y[:0]), (X[8:], Y[8:])]
+    full = [batches[0], batches[2]]
+    for compile in (None, False):
+        trainer, seen = tl.Trainer(progress=False, compile=compile), []
+        for given in (batches, full):
+            model = tl.Sequential(linear(), tl.Dropout(0.5), linear(seed=1), backend=backend)
+            history = trainer.fit(model, given, tl.cross_entropy, tl.Adam(0.1), 2, validation=given)
+            seen.append((history.losses, history["loss"], history["validation_loss"]))
+        assert seen[0] == seen[1]
+    with pytest.raises(ValueError, match="evaluate: data gave no batch with rows"):
+        QUIET.evaluate(linear(backend), [(X[:0], Y[:0])], tl.cross_entropy)
+
+
 def test_an_optimizer_goes_on_with_its_state(backend: str) -> None:
     model, optimizer = linear(backend), tl.Adam(0.1)
     first = fit((X, Y), model, optimizer, 1, shuffle=False)
@@ -437,9 +492,15 @@ MISTAKES: list[tuple[dict[str, Any], type[Exception], str]] = [
     ({"data": {"x": X}}, TypeError, "data is a dict; expected a tuple of arrays"),
     ({"data": 3}, TypeError, "data is a int; expected"),
     ({"data": (X[:0], Y[:0])}, ValueError, "0 rows make no batch of 8"),
-    ({"data": []}, ValueError, "data gave no batch in epoch 1"),
+    ({"data": []}, ValueError, "data gave no batch with rows in epoch 1"),
     ({"data": [{"x": X}]}, TypeError, r"a batch is a dict of \['x'\]; expected \(inputs, targets\)"),
-    ({"data": iter([(X, Y)]), "epochs": 2}, ValueError, "which can be iterated once only, but there is more than one epoch"),
+    ({"data": [(X[:0], Y[:0])]}, ValueError, "data gave no batch with rows in epoch 1"),
+    (
+        {"data": iter([(X, Y)]), "epochs": 2},
+        ValueError,
+        "data is a list_iterator, .* there are 2 epochs; .*or say steps_per_epoch",
+    ),
+    ({"validation": iter([(X, Y)]), "epochs": 2}, ValueError, "validation is a list_iterator, .* there are 2 epochs; .*epoch$"),
     ({"data": (X, Y), "batch_size": 0}, ValueError, "batch_size=0 must be a whole number, 1 or more"),
     ({"data": iter([(X, Y)]), "steps_per_epoch": 0}, ValueError, "steps_per_epoch=0 must be"),
 ]

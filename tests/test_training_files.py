@@ -150,6 +150,30 @@ def test_the_order_of_a_data_loader_goes_on(tmp_path: Path) -> None:
         assert run(2)[1].losses != expected.losses
 
 
+def _frozen_and_resumed(backend: str, path: Path, frozen: bool) -> list[float]:
+    """A training of two epochs. The first layer is frozen in the first or in the second of them, and a new model resumes."""
+    history, before = tl.History(), {}
+    for epochs in (1, 2):
+        model = CASES["mlp"].make(backend=backend)
+        if frozen == (epochs == 1):
+            model.freeze("v0")
+        options: Any = {"batch_size": 16, "checkpoint": path, "resume": True, "callbacks": tl.EarlyStopping(patience=9)}
+        trainer = tl.Trainer(seed=5, progress=False)
+        history = trainer.fit(model, data("mlp"), tl.cross_entropy, tl.Adam(0.01), epochs, **options)
+        now = {place: to_numpy(x).copy() for place, x in model.v.to_flat_dict().items()}
+        assert {place for place in before if np.array_equal(before[place], now[place])} == (model.frozen if before else set())
+        before = now
+    return history.losses
+
+
+def test_going_on_after_freezing_or_unfreezing(backend: str, tmp_path: Path) -> None:
+    for frozen in (False, True):
+        found = _frozen_and_resumed(backend, tmp_path / f"run {frozen}", frozen)
+        expected = _frozen_and_resumed("numpy", tmp_path / f"expected {frozen}", frozen)
+        assert len(found) == 8
+        np.testing.assert_allclose(found, expected, rtol=1e-4)
+
+
 def test_what_cannot_be_gone_on_with(tmp_path: Path) -> None:
     path = tmp_path / "run.safetensors"
     model = CASES["mlp"].make()

@@ -89,7 +89,7 @@ class Link:
             for attributes, name, slot in self.held:
                 value = slot.get()  # type: ignore[misc]
                 if attributes[name]._data is not value:
-                    attributes[name] = made.get(id(value)) or made.setdefault(id(value), Array(value))
+                    attributes[name] = made.setdefault(id(value), Array(value))
 
     def push(self) -> None:
         """Let the native module hold what the tree holds; if it cannot, the tree is as it was."""

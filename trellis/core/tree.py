@@ -115,8 +115,10 @@ def structure(tree: Any) -> TreeDef:
     return flatten(tree)[1]
 
 
-def paths(treedef: TreeDef) -> list[str]:
+def paths(treedef: TreeDef, kind: type | None = None) -> list[str]:
     """The place of each leaf, in the order of `flatten`: keys, indices and field names joined by "/".
+
+    With `kind` the place of each node of that type, such as `type(None)`.
 
     >>> paths(structure({"b": (1, 2), "a": 3}))
     ['a', 'b/0', 'b/1']
@@ -124,7 +126,7 @@ def paths(treedef: TreeDef) -> list[str]:
     found: list[str] = []
 
     def visit(node: TreeDef, prefix: Path) -> None:
-        if node.type is None:
+        if node.type is kind:
             found.append(join_path(prefix))
         for key, child in zip(node.keys, node.children, strict=True):
             visit(child, (*prefix, key))

@@ -41,19 +41,33 @@ def _converter(framework: str) -> Any:
 def _from_native(framework: str) -> Any:
     def from_native(
         native: Any, constructor_args: Any = (), constructor_kwargs: Any = None, instance_args: Any = (),
-        instance_kwargs: Any = None, *, check: bool = True, **options: Any,
+        instance_kwargs: Any = None, *, inputs: Any = None, check: bool = True, **options: Any,
     ) -> Module:  # fmt: skip
         """A native module, an instance or a class and the arguments of its constructor, as a Module that shares its state.
 
         It is a `torch.nn.Module`, a Keras layer or model, a `flax.nnx.Module`, or a Haiku module class. A transformed function of
-        Haiku needs `params_hk=` (and `state_hk=`). `instance_args` and `instance_kwargs` are the arguments of a call: a module
-        that is built by its first call is built with them, and the check runs on them. A module that `to_torch_module` or another
-        of these made comes back as the class that it was.
+        Haiku needs `params_hk=` (and `state_hk=`). `inputs`, or `instance_args`, and `instance_kwargs` are the arguments of a
+        call: a module that is built by its first call is built with them, and the check runs on them. A module that
+        `to_torch_module` or another of these made comes back as the class that it was.
         """
-        given = constructor_args, constructor_kwargs, instance_args, instance_kwargs
-        return _converter(framework).from_native(native, *given, check=check, **options)
+        given = _one_of(f"from_{framework}_module", inputs, tuple(instance_args) or None)
+        args = () if given is None else given if isinstance(given, tuple) else (given,)
+        made = constructor_args, constructor_kwargs, args, instance_kwargs
+        return _converter(framework).from_native(native, *made, check=check, **options)
 
     return staticmethod(from_native)
+
+
+def _to_native(model: Module, framework: str, inputs: Any, check: bool, instance_args: Any) -> Any:
+    given = _one_of(f"to_{framework}_module", inputs, instance_args)
+    return _converter(framework).to_native(model, inputs=given, check=check)
+
+
+def _one_of(owner: str, inputs: Any, instance_args: Any) -> Any:
+    """The arguments of a call, which have two names."""
+    if inputs is not None and instance_args is not None:
+        raise TypeError(f"{owner}: inputs= and instance_args= are two names of one argument; give one of them")
+    return instance_args if inputs is None else inputs
 
 
 class Construction(type):
@@ -339,25 +353,26 @@ class Module(metaclass=Construction):
     load_torch_state_dict = torch_names.load_state_dict
 
     # ---- native modules --------------------------------------------------------------------------------------------------------
-    def to_torch_module(self, *, inputs: Any = None, check: bool = True) -> Any:
+    def to_torch_module(self, *, inputs: Any = None, check: bool = True, instance_args: Any = None) -> Any:
         """A `torch.nn.Module` with copies of the values, whatever backend this is on; names are those of `v`, with dots.
 
         What `check=True` does, here and below: both run on `inputs` (a tuple of arguments, else guessed) in evaluation and in
-        training, and results or gradients that differ are a ValueError that names the layer.
+        training, and results or gradients that differ are a ValueError that names the layer. `instance_args` is another name of
+        `inputs`.
         """
-        return _converter("torch").to_native(self, inputs=inputs, check=check)
+        return _to_native(self, "torch", inputs, check, instance_args)
 
-    def to_keras_module(self, *, inputs: Any = None, check: bool = True) -> Any:
+    def to_keras_module(self, *, inputs: Any = None, check: bool = True, instance_args: Any = None) -> Any:
         """A `keras.Model` with copies of the values, on the backend that Keras runs on; weights have the paths of `v`."""
-        return _converter("keras").to_native(self, inputs=inputs, check=check)
+        return _to_native(self, "keras", inputs, check, instance_args)
 
-    def to_haiku_module(self, *, inputs: Any = None, check: bool = True) -> Any:
+    def to_haiku_module(self, *, inputs: Any = None, check: bool = True, instance_args: Any = None) -> Any:
         """A Haiku module to make and call inside `hk.transform_with_state`, whose `init` gives copies of the values."""
-        return _converter("haiku").to_native(self, inputs=inputs, check=check)
+        return _to_native(self, "haiku", inputs, check, instance_args)
 
-    def to_flax_module(self, *, inputs: Any = None, check: bool = True) -> Any:
+    def to_flax_module(self, *, inputs: Any = None, check: bool = True, instance_args: Any = None) -> Any:
         """A `flax.nnx.Module` with copies of the values as `nnx.Param`s and, for buffers, `nnx.BatchStat`s."""
-        return _converter("flax").to_native(self, inputs=inputs, check=check)
+        return _to_native(self, "flax", inputs, check, instance_args)
 
     from_torch_module = _from_native("torch")
     from_keras_module = _from_native("keras")

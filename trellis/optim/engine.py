@@ -155,6 +155,7 @@ class Optimizer:
 
     The state is a Container of `step` and the optimizer's slots, each like `v`. `opt.state` gives it, `opt.set_state(state)`
     takes it back, also from a file (`tl.save`, `tl.load`) or another framework. A weight whose gradient is None stays as it is.
+    A weight that becomes None in `v`, because it is frozen, leaves the state; when it comes back its slots begin anew.
 
     >>> import trellis as tl
     >>> v = tl.Container(w=tl.asarray([1.0, 2.0]))
@@ -433,16 +434,22 @@ def _factor(factors: Callable[[str], float] | Mapping[str, float] | None, path: 
     return float(factors[max(fitting, key=len)]) if fitting else 1.0
 
 
-def fitted(name: str, state: Container, own: Container) -> Container:
-    """A state with the nest, framework, devices and dtypes of `own`; the leaves are found by their paths."""
+def fitted(name: str, state: Container, own: Container, partial: bool = False) -> Container:
+    """A state with the nest, framework, devices and dtypes of `own`; the leaves are found by their paths.
+
+    A weight that was frozen, and is None in one of the two, may have a leaf in the other: `own` decides. With `partial`, for a
+    file, which holds no None, a leaf that the state lacks is that of `own`.
+    """
     leaves, treedef = tree.flatten(own)
     paths = tree.paths(treedef)
     found = dict(tree.leaves_with_paths(state))
-    if set(found) != set(paths):
-        odd = sorted(set(found) ^ set(paths))[0]
-        only = "state" if odd in found else "weights"
-        raise ValueError(f"{name}: the state does not fit the weights: {odd!r} is only in the {only}")
-    return tree.unflatten(treedef, [_like(f"{name}: {path!r} in the state", found[path], x) for path, x in zip(paths, leaves)])
+    holes = tuple(f"{path}/" for nest in (treedef, tree.structure(state)) for path in tree.paths(nest, type(None)))
+    for odd in sorted(set(found) ^ set(paths)):
+        if not f"{odd}/".startswith(holes) and (odd in found or not partial):
+            only = "state" if odd in found else "weights"
+            raise ValueError(f"{name}: the state does not fit the weights: {odd!r} is only in the {only}")
+    matched = [_like(f"{name}: {path!r} in the state", found.get(path, x), x) for path, x in zip(paths, leaves)]
+    return tree.unflatten(treedef, matched)
 
 
 def _like(what: str, x: AnyArray, own: AnyArray) -> AnyArray:

@@ -25,7 +25,7 @@ class _Stateful:
 
     keys: ClassVar[tuple[str, ...]] = ()
     _state: Container | None = None
-    _fits: bool = True
+    _fits: tree.TreeDef | None = None  # the structure of the weights that the state has been fitted to
 
     def init(self, v: Any) -> Container:
         raise NotImplementedError
@@ -37,14 +37,15 @@ class _Stateful:
 
     def set_state(self, state: Mapping[str, Any]) -> None:
         """Go on from a state that `state` or `init` gave, or that was loaded; on whichever framework it is."""
-        self._state, self._fits = check_keys(type(self).__name__, state, self.keys), False
+        self._state, self._fits = check_keys(type(self).__name__, state, self.keys), None
 
     def _begin(self, v: Any) -> Container:
+        structure = tree.structure(v)
         if self._state is None:
             self._state = self.init(v)
-        elif not self._fits:
+        elif self._fits != structure:
             self._state = fitted(type(self).__name__, self._state, self.init(v))
-        self._fits = True
+        self._fits = structure
         return self._state
 
 

@@ -104,7 +104,7 @@ class EarlyStopping(Callback):
 
     def on_end(self, run: Run) -> None:
         if self.values:
-            run.set_values(self.values["v"], self.values["buffers"])
+            run.set_values(self.values["v"], self.values["buffers"], partial=True)
 
     def state(self) -> dict[str, Any]:
         return {"numbers": np.array([self.best, self.best_epoch, self.waited], np.float64), **self.values}
@@ -175,7 +175,7 @@ class Checkpoint(Callback):
         model = fitted(f"fit: the model in {name}", _part(found, "model"), own)
         optimizer = _part(found, "optimizer")
         if len(optimizer):
-            optimizer = fitted(f"fit: the optimizer in {name}", optimizer, run.optimizer.init(run.v))
+            optimizer = fitted(f"fit: the optimizer in {name}", optimizer, run.optimizer.init(run.v), partial=True)
         run.restore(about, model, optimizer, found["losses"]._data.tolist(), _part(found, "data"))
         for i, callback in enumerate(run.callbacks):
             if f"callbacks/{i}" in found:

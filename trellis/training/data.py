@@ -88,6 +88,8 @@ class Batches:
 
     def set_state(self, state: Any) -> None: ...
 
+    def check_epochs(self, name: str, epochs: int) -> None: ...
+
 
 def _rows(x: Any, rows: slice, order: Any) -> Any:
     if order is None:
@@ -120,14 +122,18 @@ class Iterables:
         if self.once is None:
             made = self.data if isinstance(self.data, Iterable) else self.data(number)
             return itertools.islice(made, start, self.steps)
-        if self.steps is None and self.taken:
-            raise ValueError(
-                f"data is a {type(self.data).__name__}, which can be iterated once only, but there is more than one epoch; give "
-                "something that can be iterated again (a list, a function of the epoch), or say steps_per_epoch"
-            )
         before = 0 if self.taken or self.steps is None else number * self.steps  # of a training that goes on: passed over
         self.taken += 1
         return itertools.islice(self.once, before + start, None if self.steps is None else before + self.steps)
+
+    def check_epochs(self, name: str, epochs: int) -> None:
+        """Raise, before the first step, if there are batches for one epoch only and several epochs."""
+        if self.once is not None and self.steps is None and epochs > 1:
+            other = ", or say steps_per_epoch" if name == "data" else ""
+            raise ValueError(
+                f"fit: {name} is a {type(self.data).__name__}, which can be iterated once only, but there are {epochs} epochs; "
+                f"give something that can be iterated again: a list, or a function of the epoch{other}"
+            )
 
     def first(self) -> Any:
         """A batch, to look at: of an iterator it is given out again."""

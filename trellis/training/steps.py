@@ -90,6 +90,8 @@ class Steps:
         means = Means()
         with mode(self.model, False):
             for batch in map(self.place.to_batch, batches):
+                if not batch.rows:
+                    continue
                 loss, measured = self._measure(v, buffers, batch[:3])
                 means.add(batch.rows, {"loss": float(loss)} | {name: float(value) for name, value in measured.items()})
         return means.values()
@@ -195,6 +197,8 @@ class Means:
             self.sums[name] = self.sums.get(name, 0.0) + value * rows
 
     def values(self) -> dict[str, float]:
+        if not self.rows:
+            raise ValueError("evaluate: data gave no batch with rows")
         return {name: total / self.rows for name, total in self.sums.items()}
 
 

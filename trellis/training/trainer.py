@@ -15,7 +15,7 @@ from trellis.optim.engine import Optimizer, fitted
 from trellis.optim.schedules import whole_number
 from trellis.random.keys import Key, fold_in
 from trellis.training.callbacks import Callback, Checkpoint, as_callbacks
-from trellis.training.data import Place, Source, call_arguments, source
+from trellis.training.data import Batch, Place, Source, call_arguments, source
 from trellis.training.history import History
 from trellis.training.progress import Progress
 from trellis.training.steps import Means, Moment, NonFiniteLoss, Steps, inner, mode, named_metrics, non_finite, rate_of
@@ -60,9 +60,9 @@ class Run:
         if self.state is not None:
             self.optimizer.set_state(self.state)
 
-    def set_values(self, v: Any, buffers: Any) -> None:
-        """Go on with other parameters and buffers."""
-        self.v, self.buffers = fitted("v", v, self.v), fitted("buffers", buffers, self.buffers)
+    def set_values(self, v: Any, buffers: Any, partial: bool = False) -> None:
+        """Go on with other parameters and buffers; with `partial`, parameters that are missing in `v` stay."""
+        self.v, self.buffers = fitted("v", v, self.v, partial), fitted("buffers", buffers, self.buffers)
 
     # ---- checkpoints -----------------------------------------------------------------------------------------------------------
     def data_state(self) -> dict[str, Any]:
@@ -87,26 +87,28 @@ class Run:
         """The rest of the current epoch; whether it was not stopped inside."""
         begun = time.monotonic()
         self._began_with = self.data.state()  # in the midst of an epoch only after `restore`, which has just set it
-        for batch in self.data.epoch(self.epoch, self.position):
+        for batch in map(self.steps.place.to_batch, self.data.epoch(self.epoch, self.position)):
+            self.position += 1
+            if not batch.rows:  # no row, no step: a filter may leave none
+                continue
             self._one_step(batch)
             for one in self.watchers:
                 one.on_step(self)
             if self.history.stopped:
                 return False
-        if not self.position:
-            raise ValueError(f"fit: data gave no batch in epoch {self.epoch + 1}")
+        if not self.means.rows:
+            raise ValueError(f"fit: data gave no batch with rows in epoch {self.epoch + 1}")
         self.check()
         self.seconds = time.monotonic() - begun
         return True
 
-    def _one_step(self, batch: Any) -> None:
-        moment = Moment(self.v, self.buffers, fold_in(self.key, self.step), self.steps.place.to_batch(batch))
+    def _one_step(self, batch: Batch) -> None:
+        moment = Moment(self.v, self.buffers, fold_in(self.key, self.step), batch)
         v, buffers, state, loss, measured = self.steps.train(moment, self.state)
         if not math.isfinite(loss):
             self._fail(f"step {self.step + 1}: the loss is {loss}; {self.steps.explain_loss(moment, self.moment)}")
         self.v, self.buffers, self.state, self.loss, self.moment = v, buffers, state, loss, moment
         self.step += 1
-        self.position += 1
         self.history.losses.append(loss)
         self.means.add(moment.batch.rows, {"loss": loss, **measured})
 
@@ -177,6 +179,9 @@ class Trainer:
         options = {"batch_size": batch_size, "seed": self.seed, "drop_last": drop_last}
         found = source(data, steps_per_epoch, shuffle=shuffle, **options)
         checking = None if validation is None else source(validation, batch_size=batch_size, shuffle=False)
+        for name, one in (("data", found), ("validation", checking)):
+            if one is not None:
+                one.check_epochs(name, epochs)
         several = as_callbacks(callbacks)
         if checkpoint is not None and not isinstance(checkpoint, Checkpoint):
             checkpoint = Checkpoint(checkpoint)

@@ -1,6 +1,6 @@
 """Normalization by torch's own kernels, where all arrays have one dtype that they take; else by the composites.
 
-The kernels want the channels first: a view says so, and they keep to the order in memory.
+The kernels want the channels first: a view says so, and they keep to the order in memory, but for `group_norm` in training.
 """
 
 from __future__ import annotations
@@ -34,7 +34,10 @@ def layer_norm(x: Any, scale: Any, offset: Any, *, axes: tuple[int, ...], eps: f
 def group_norm(x: Any, scale: Any, offset: Any, *, num_groups: int, eps: float, channel_last: bool) -> Any:
     if not _fits(x, scale, offset) or x.numel() in (0, num_groups):  # torch refuses one value a group
         return composed.group_norm(x, scale, offset, num_groups=num_groups, eps=eps, channel_last=channel_last)
-    return channel_first(lambda x: F.group_norm(x, num_groups, scale, offset, eps), x, channel_last)
+    # The backward of channels-last memory writes the gradient of x even where only those of scale or offset are asked for, and
+    # segfaults (torch 2.13). `x.requires_grad` does not tell what is asked for.
+    plain = any(one is not None and one.requires_grad for one in (scale, offset))
+    return channel_first(lambda x: F.group_norm(x.contiguous() if plain else x, num_groups, scale, offset, eps), x, channel_last)
 
 
 def instance_norm(x: Any, scale: Any, offset: Any, *, eps: float, channel_last: bool) -> Any:
