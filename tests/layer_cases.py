@@ -29,7 +29,7 @@ def normal(*shape: int) -> np.ndarray[Any, Any]:
 
 
 def _layer(make: Make, *args: Any, **given: Any) -> Make:
-    return lambda **options: make(*args, **given, **options)
+    return lambda **options: make(*args, **(given | options))
 
 
 def _case(ours: Make, theirs: Make, *inputs: Any, **calls: Any) -> Case:

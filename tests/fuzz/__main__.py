@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import argparse
 import collections
-import faulthandler
 import fnmatch
-import itertools
 import json
 import os
 import re
@@ -42,88 +40,6 @@ def read_known(path: Path = HERE / "known.txt") -> list[list[str]]:
     return [[part.strip() for part in line.split(" | ")] for line in lines]
 
 
-# ---- the child: draws and runs -------------------------------------------------------------------------------------------------
-def work(seed: int, seconds: float, backends: list[str], only: str, journal: Path) -> None:
-    """Write one JSON line per finding, and the case under way to `journal`."""
-    import numpy as np
-    import tensorflow as tf
-
-    from fuzz import calls, forms, layers, programs
-    from fuzz.reduction import reduced
-
-    tf.get_logger().setLevel("ERROR")
-    functions = {k: f for k, f in calls.functions().items() if fnmatch.fnmatch(k, only)}
-    rng = np.random.default_rng(seed)
-    order = list(functions)
-    counts: collections.Counter[str] = collections.Counter()
-    seen: set[tuple[str, str, str]] = set()
-    end = time.monotonic() + seconds
-    base = "native"
-
-    def start(text: str) -> None:
-        journal.write_text(text)
-        faulthandler.dump_traceback_later(HANGS_AFTER, exit=True)
-
-    def report(function: str, where: str, difference: str, text: str) -> None:
-        key = (function, where, re.sub(r"[-\d.e+]+", "#", difference)[:60])
-        if key not in seen:
-            seen.add(key)
-            print(json.dumps(Finding(function, where, difference, text)._asdict()), flush=True)
-
-    def differs(case: calls.Case, run: Any, where: tuple[str, str]) -> str:
-        return forms.difference(case, run(case, "numpy", base), run(case, *where), where[1])
-
-    def compare(case: calls.Case, run: Any, used: list[str]) -> None:
-        start(str(case))
-        expected = run(case, "numpy", base)
-        counts["error" if expected.error else "value"] += 1
-        found: dict[str, list[tuple[str, str]]] = {}  # what differs -> where
-        for where in itertools.product(backends, used):
-            if (where[0] == "numpy" and where[1] in (base, "compiled")) or (
-                where[1] == "compiled" and not forms.has_arrays(case)
-            ):
-                continue
-            text = forms.difference(case, expected, run(case, *where), where[1])
-            if text:
-                found.setdefault(text, []).append(where)
-        for text, places in found.items():
-            small = reduced(case, lambda smaller: differs(smaller, run, places[0])[:12] == text[:12])  # noqa: B023
-            report(
-                case.function, " ".join(":".join(place) for place in places), differs(small, run, places[0]) or text, str(small)
-            )
-
-    while time.monotonic() < end:
-        turn = rng.random()
-        if turn < 0.8 or only != "*":
-            if not order:
-                order = list(functions)
-            name = order.pop(int(rng.integers(len(order))))
-            used = ["native", "array"] if turn < 0.58 else ["native", "container"] if turn < 0.7 else ["compiled"]
-            base = "native"
-            if 0.7 <= turn < 0.72:
-                used, base = ["ragged"], "ragged"
-            compare(calls.draw(rng, name, functions[name]), forms.run, used)
-            counts["calls"] += 1
-        elif turn < 0.93:
-            program, given = programs.draw(rng), programs.operands(rng)
-            start(str(program))
-            compile_it = rng.random() < 0.15
-            for where, text in programs.differences(program, given, backends, compile_it):
-                backend = where.partition(":")[0]
-                small = programs.reduced(
-                    program,
-                    lambda p: any(w == where for w, _ in programs.differences(p, given, [backend], compile_it)),  # noqa: B023
-                )
-                report("program", where, text, f"{small}; f(*np.array({np.array(given).tolist()}))")
-            counts["programs"] += 1
-        else:
-            base = "array"  # some layers are called by functions that ask an Array for its backend
-            compare(layers.draw(rng), layers.run, ["array"])
-            counts["layers"] += 1
-    faulthandler.cancel_dump_traceback_later()
-    print(json.dumps({"counts": counts}), flush=True)
-
-
 # ---- the parent: starts children, judges findings ------------------------------------------------------------------------------
 def main() -> int:
     parser = argparse.ArgumentParser(prog="fuzz", description=__doc__)
@@ -134,6 +50,8 @@ def main() -> int:
     parser.add_argument("--child", default="", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.child:
+        from fuzz.child import work  # it imports the frameworks, which the parent does without
+
         work(options.seed, options.seconds, options.backends, options.only, Path(options.child))
         return 0
     seed = int.from_bytes(os.urandom(3), "big") if options.seed is None else options.seed

@@ -16,7 +16,7 @@ FLOATS = ["float32", "float64", "float16", "bfloat16"]
 INTEGERS = ["int64", "int32", "int8", "int16", "uint8", "uint16", "uint32", "uint64"]
 COMPLEX = ["complex64", "complex128"]
 ALL = ["bool", *FLOATS, *INTEGERS, *COMPLEX]
-_SPECIAL = [np.nan, np.inf, -np.inf, -0.0, 1e30, -1e30, 1e-30, 0.5, -1.0, 1.0]
+_SPECIAL = [np.nan, np.inf, -np.inf, -0.0, 1e30, -1e30, 1e-30, 0.5, -1.0, 1.0, 0.0, 1e300]
 
 
 class Small(enum.IntEnum):
@@ -68,10 +68,12 @@ def array(
     """Small numbers, so that a case prints short and no result overflows by chance alone."""
     kind = np_dtype(name)
     if name == "bool":
-        return rng.random(sizes) < 0.5
+        return np.asarray(rng.random(sizes) < 0.5)
     if name in INTEGERS:
-        made = rng.integers(0 if name.startswith("u") else low, high, size=sizes).astype(kind)
-        return np.asarray(made)
+        made = np.asarray(rng.integers(0 if name.startswith("u") else low, high, size=sizes).astype(kind))
+        if made.size and (low, high) == (-4, 5) and chance(rng, special / 2):
+            made.flat[int(rng.integers(made.size))] = pick(rng, [np.iinfo(kind).min, np.iinfo(kind).max])
+        return arranged(rng, made)
     made = rng.integers(4 * low, 4 * high, size=sizes) / 4
     if name in COMPLEX:
         made = made + 1j * rng.integers(4 * low, 4 * high, size=sizes) / 4
@@ -80,10 +82,10 @@ def array(
         with np.errstate(all="ignore"):
             made.flat[int(rng.integers(made.size))] = pick(rng, _SPECIAL)
     with np.errstate(all="ignore"):
-        return _arranged(rng, np.asarray(made.astype(kind)))
+        return arranged(rng, np.asarray(made.astype(kind)))
 
 
-def _arranged(rng: Rng, x: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+def arranged(rng: Rng, x: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     """Mostly in C order; sometimes in Fortran order, or every second element of a larger array."""
     if x.ndim > 1 and chance(rng, 0.1):
         return np.asfortranarray(x)
@@ -96,6 +98,17 @@ def number(rng: Rng) -> Any:
     scalars = [np.int64(3), np.float32(0.5), np.float64(1.5), np.bool_(True), np.int8(2), np.uint8(1), np.float16(1.5),
                np.complex64(1j), BFLOAT16.type(0.5)]  # fmt: skip
     return pick(rng, python if chance(rng, 0.6) else scalars)
+
+
+def axis(rng: Rng, kind: str, rank: int) -> Any:
+    """An axis of an array of `rank`, or rarely one beside it; None or several where the annotation says so."""
+    if "None" in kind and chance(rng, 0.2):
+        return None
+    low, high = (-rank, rank) if rank and not chance(rng, 0.05) else (-rank - 1, rank + 1)
+    one = int(rng.integers(low, high))
+    if ("Axis" in kind or "Sequence" in kind) and rank and chance(rng, 0.3):
+        return tuple(int(a) for a in rng.permutation(rank)[: int(rng.integers(0, rank + 1))])
+    return one
 
 
 def text(value: Any) -> str:

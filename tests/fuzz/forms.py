@@ -13,10 +13,13 @@ import numpy as np
 from helpers import compiled, make
 
 import trellis as tl
+from fuzz import operators
 from fuzz.calls import Case
-from fuzz.drawing import BFLOAT16
+from fuzz.drawing import BFLOAT16, INTEGERS
 
-FORMS = ("native", "array", "container", "ragged", "compiled")
+# How arrays are given (native, as Arrays, both in turn, as Containers), and how the function runs: compiled by the framework,
+# compiled by `tl.compile`, differentiated, or under `tl.vmap`.
+FORMS = ("native", "array", "mixed", "container", "ragged", "compiled", "compiled_array", "gradient", "vmap")
 # The result has a shape that depends on values: JAX and tf.function cannot compile it.
 DATA_DEPENDENT = {
     "nonzero", "repeat", "unique_all", "unique_counts", "unique_inverse", "unique_values", "bincount", "histogram", "segment_sum",
@@ -27,9 +30,13 @@ DECOMPOSITIONS: dict[str, Callable[[list[Any]], list[Any]]] = {
     "qr": lambda parts: [np.abs(parts[1])],
     "svd": lambda parts: [parts[1]],
     "eigh": lambda parts: [parts[0]],
+    # The residuals of a square system are rounding errors of the solution.
+    "lstsq": lambda parts: [np.concatenate([parts[0].ravel(), np.sqrt(parts[1]).ravel()]), *parts[2:]],
     "eig": lambda parts: [np.sort_complex(parts[0])],
     "eigvals": lambda parts: [np.sort_complex(parts[0])],
 }
+# Of these only the values have a derivative that is the same for every choice of the vectors.
+_DIFFERENTIABLE = {"eigh": slice(1), "svd": slice(1, 2), "qr": slice(0), "eig": slice(1)}
 _EPSILON = {"float64": 1e-9, "complex128": 1e-9, "float32": 1e-4, "complex64": 1e-4, "float16": 2e-2, "bfloat16": 1e-1}
 
 
@@ -45,18 +52,38 @@ def run(case: Case, backend: str, form: str) -> Outcome:
     function = _function(case.function)
     with tl.using(backend), _strict():
         try:
-            if form == "compiled":
-                result = _run_compiled(case, backend, function)
+            given = _plain_numbers(case) if backend == "numpy" else case
+            if form in _RUNNERS:
+                result = _RUNNERS[form](given, backend, function)
             else:
-                given = _plain_numbers(case) if backend == "numpy" else case
                 count = itertools.count()  # of the arrays; a ragged Container lacks a leaf from the second one on
                 args = converted(given.args, backend, form, count)
                 kwargs = {k: converted(v, backend, form, count) for k, v in given.kwargs.items()}
                 result = function(*args, **kwargs)
-            leaves = [tl.to_numpy(x) if tl.is_array(x) else np.asarray(x) for x in flat(result)]
+            return Outcome([_leaf(x) for x in flat(result)])
         except Exception as error:
-            return Outcome(None, type(error).__name__, _plain(str(error)))
-    return Outcome([np.asarray(x) for x in leaves])
+            text = str(error)
+            if any(isinstance(v, np.generic) for v in _values(case)):  # beside arrays it is a Python number on NumPy
+                text = "" if case.function.startswith("operator.") else re.sub(r"got .*?;", "got these;", text)
+            return Outcome(None, type(error).__name__, _plain(text))
+
+
+def _leaf(x: Any) -> np.ndarray[Any, Any]:
+    if callable(x) and not tl.is_array(x):  # a schedule
+        return np.array([float(x(step)) for step in (0, 1, 3, 7, 100)])
+    if tl.is_array(x):
+        return np.asarray(tl.to_numpy(x))
+    return np.asarray(x) if isinstance(x, (bool, int, float, complex, np.generic)) else np.asarray(_dtype_names(str(x)))
+
+
+def _dtype_names(text: str) -> str:
+    """A native dtype, such as torch.int8 or <dtype: 'int8'>, by its name alone."""
+    native = r"(?:torch|trellis|tf)\.(\w+)|<dtype: '(\w+)'>|dtype\(<?'?(\w+)'?>?\)|<class '[\w.]*\.(\w+)'>"
+    return re.sub(native, r"\1\2\3\4", text)
+
+
+def _values(case: Case) -> list[Any]:
+    return flat([list(case.args), list(case.kwargs.values())])
 
 
 def _plain_numbers(case: Case) -> Case:
@@ -81,8 +108,8 @@ def _strict() -> Iterator[None]:
         yield
 
 
-def _run_compiled(case: Case, backend: str, function: Callable[..., Any]) -> Any:
-    """Arrays are arguments of the compiled function; everything else it closes over."""
+def _of_arrays(case: Case, backend: str, function: Callable[..., Any]) -> tuple[Callable[..., Any], list[Any]]:
+    """The call as a function of its arrays alone; everything else it closes over."""
     arrays: list[Any] = []
 
     def take_out(value: Any) -> Any:
@@ -98,10 +125,52 @@ def _run_compiled(case: Case, backend: str, function: Callable[..., Any]) -> Any
             return given[value.position]
         return type(value)(put_back(v, given) for v in value) if type(value) in (list, tuple) else value
 
-    return compiled(
-        backend,
-        lambda *given: function(*(put_back(v, given) for v in args), **{k: put_back(v, given) for k, v in kwargs.items()}),
-    )(*arrays)
+    def called(*given: Any) -> Any:
+        return function(*(put_back(v, given) for v in args), **{k: put_back(v, given) for k, v in kwargs.items()})
+
+    return called, arrays
+
+
+def _run_compiled(case: Case, backend: str, function: Callable[..., Any]) -> Any:
+    if backend == "torch":  # torch.compile reads a NumPy scalar as an array of NumPy, which is another framework's
+        case = _plain_numbers(case)
+    called, arrays = _of_arrays(case, backend, function)
+    return compiled(backend, called)(*arrays)
+
+
+def _run_compiled_array(case: Case, backend: str, function: Callable[..., Any]) -> Any:
+    called, arrays = _of_arrays(_plain_numbers(case) if backend == "torch" else case, backend, function)
+    return tl.compile(called)(*(tl.asarray(x) for x in arrays))
+
+
+def _run_gradient(case: Case, backend: str, function: Callable[..., Any]) -> Any:
+    """By every float array, of a weighted sum of the float results."""
+    called, arrays = _of_arrays(case, backend, function)
+    floats = [i for i, x in enumerate(arrays) if tl.isdtype(tl.asarray(x).dtype, "real floating")]
+
+    def total(*given: Any) -> Any:
+        everything = [given[floats.index(i)] if i in floats else x for i, x in enumerate(arrays)]
+        results = flat(called(*everything))[_DIFFERENTIABLE.get(case.function.rpartition(".")[2], slice(None))]
+        parts = [x for x in results if tl.is_array(x) and tl.isdtype(tl.asarray(x).dtype, "real floating")]
+        weighted = [tl.sum(tl.astype(x, tl.float64) * _weights(tl.asarray(x).shape)) for x in parts]
+        return sum(weighted[1:], weighted[0]) if weighted else tl.sum(given[0] * 0)
+
+    def _weights(sizes: tuple[int, ...]) -> Any:
+        return make(backend, np.cos(np.arange(np.prod(sizes, dtype=int), dtype=np.float64)).reshape(sizes))
+
+    return tl.grad(total, tuple(range(len(floats))))(*(arrays[i] for i in floats))
+
+
+def _run_vmap(case: Case, backend: str, function: Callable[..., Any]) -> Any:
+    """Over two copies of each array; on NumPy, which is the measure, two results stacked."""
+    called, arrays = _of_arrays(case, backend, function)
+    if backend == "numpy":
+        return [np.stack([_leaf(x)] * 2) for x in flat(called(*arrays))]
+    return tl.vmap(called)(*(tl.stack([x, x]) for x in arrays))
+
+
+_RUNNERS = {"compiled": _run_compiled, "compiled_array": _run_compiled_array, "gradient": _run_gradient, "vmap": _run_vmap}
+NEED_ARRAYS = tuple(_RUNNERS)
 
 
 class _Place(NamedTuple):
@@ -109,6 +178,8 @@ class _Place(NamedTuple):
 
 
 def _function(name: str) -> Callable[..., Any]:
+    if name.startswith("operator."):
+        return operators.function(name)
     found: Any = tl
     for part in name.split("."):
         found = getattr(found, part)
@@ -119,11 +190,12 @@ def converted(value: Any, backend: str, form: str, count: Iterator[int]) -> Any:
     """NumPy arrays as arrays of `backend`; other data as it is."""
     if isinstance(value, np.ndarray):
         native = _native(backend, value)
-        if form == "native":
+        number = next(count)
+        if form == "native" or (form == "mixed" and number % 2):
             return native
-        if form == "ragged" and next(count):
+        if form == "ragged" and number:
             return tl.Container(a=native)
-        return tl.asarray(native) if form == "array" else tl.Container(a=native, b={"c": native})
+        return tl.asarray(native) if form in ("array", "mixed") else tl.Container(a=native, b={"c": native})
     return type(value)(converted(v, backend, form, count) for v in value) if type(value) in (list, tuple) else value
 
 
@@ -167,17 +239,35 @@ def difference(case: Case, expected: Outcome, found: Outcome, form: str) -> str:
     dtypes = [(a, b) for a, b in zip(one, two) if a.dtype != b.dtype]
     if dtypes:
         return f"dtype {dtypes[0][1].dtype} instead of {dtypes[0][0].dtype}"
-    if form == "container" and "seed" in case.kwargs:
-        return ""  # each leaf draws its own numbers
-    if short in DECOMPOSITIONS:
+    if (form == "container" and "seed" in case.kwargs) or short in ("empty", "empty_like"):
+        return ""  # each leaf draws its own numbers; an empty array holds what was in memory
+    if short in DECOMPOSITIONS and form != "gradient":
         if form == "container":
             return ""
         one, two = DECOMPOSITIONS[short](one), DECOMPOSITIONS[short](two)
+    if _casts_out_of_range(case):
+        return ""
+    # Gradients by several arrays are sums of the same terms: what cancels in one has the rounding errors of the largest.
+    scale = max(map(_largest, one), default=0.0) if form == "gradient" else 0.0
     limit = tolerance(case, one)
     for a, b in zip(one, two):
-        if text := value_difference(a, b, limit):
+        if text := value_difference(a, b, limit, scale):
             return text
     return ""
+
+
+def _casts_out_of_range(case: Case) -> bool:
+    """Whether a float becomes an integer that cannot hold it. The standard leaves the value open; kernels differ by element."""
+    wanted = [np.iinfo(v) for v in _values(case) if isinstance(v, str) and v in INTEGERS]
+    given = [np.asarray(v) for v in _values(case) if isinstance(v, (float, np.ndarray))]
+    floats = [x.astype(np.float64) for x in given if x.dtype.kind in "fV"]
+    return any(not np.all((x > i.min - 1) & (x < i.max + 1.0)) for x in floats for i in wanted)
+
+
+def _largest(x: Any) -> float:
+    """The largest finite magnitude."""
+    wide = np.abs(x.astype(np.complex128)) if x.dtype.kind in "fcV" else np.zeros(0)
+    return float(wide[np.isfinite(wide)].max(initial=0.0))
 
 
 def _per_leaf(leaves: list[Any], count: int) -> list[Any]:
@@ -186,14 +276,21 @@ def _per_leaf(leaves: list[Any], count: int) -> list[Any]:
 
 
 def has_arrays(case: Case) -> bool:
-    return any(isinstance(v, np.ndarray) for v in flat(list(case.args) + list(case.kwargs.values())))
+    return any(isinstance(v, np.ndarray) for v in _values(case))
+
+
+def can_differentiate(case: Case) -> bool:
+    """Whether a float array is among the operands, and all are finite."""
+    arrays = [v for v in _values(case) if isinstance(v, np.ndarray)]
+    finite = all(np.isfinite(x.astype(np.float64)).all() for x in arrays if x.dtype.kind not in "c")
+    return finite and any(x.dtype.kind == "f" or x.dtype == BFLOAT16 for x in arrays)
 
 
 def _error_difference(case: Case, expected: Outcome, found: Outcome, form: str) -> str:
-    if form == "compiled":
+    if form in ("compiled", "compiled_array", "vmap"):
         if expected.error or case.function in DATA_DEPENDENT:
             return ""  # values cannot be checked while a framework traces
-        return f"compiled: {found.error}: {found.text[:300]}"
+        return f"{form}: {found.error}: {found.text[:300]}"
     if not found.error:
         return f"a value; NumPy raises {expected.error}: {expected.text[:200]}"
     if not expected.error:
@@ -207,15 +304,15 @@ def _error_difference(case: Case, expected: Outcome, found: Outcome, form: str) 
 
 def tolerance(case: Case, results: list[Any]) -> float:
     """Of the coarsest float among operands and results."""
-    arrays = [v for v in flat(list(case.args) + list(case.kwargs.values())) if isinstance(v, (np.ndarray, np.generic))]
+    arrays = [v for v in _values(case) if isinstance(v, (np.ndarray, np.generic))]
     names = ["bfloat16" if x.dtype == BFLOAT16 else x.dtype.name for x in (*arrays, *results)]
     named = [v for v in case.kwargs.values() if isinstance(v, str)]
     return max([_EPSILON.get(name, 0.0) for name in (*names, *named)], default=0.0)
 
 
-def value_difference(expected: Any, found: Any, limit: float) -> str:
-    """Relative to the largest finite value; NaN and infinity stand at the same places."""
-    if expected.dtype.kind in "biu":
+def value_difference(expected: Any, found: Any, limit: float, scale: float = 0.0) -> str:
+    """Relative to the largest finite value, and to `scale`; NaN and infinity stand at the same places."""
+    if expected.dtype.kind in "biuU":
         return "" if np.array_equal(expected, found) else _shown(expected, found)
     wide = np.complex128 if expected.dtype.kind == "c" else np.float64
     a, b = expected.astype(wide), found.astype(wide)
@@ -226,7 +323,7 @@ def value_difference(expected: Any, found: Any, limit: float) -> str:
     a, b = a[np.isfinite(a)], b[np.isfinite(b)]
     if not a.size:
         return ""
-    return "" if np.abs(a - b).max() <= limit * np.abs(a).max() + 1e-30 else _shown(expected, found)
+    return "" if np.abs(a - b).max() <= limit * max(np.abs(a).max(), scale) + 1e-30 else _shown(expected, found)
 
 
 def _shown(expected: Any, found: Any) -> str:

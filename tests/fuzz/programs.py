@@ -21,13 +21,32 @@ SMOOTH = [
     "tl.atan2({a}, {b} * {b} + 1.0)", "tl.pad({a}, 1)[1:4, 1:4]", "tl.einsum('ij,kj->ik', {a}, {b}) / 3.0",
     "tl.var({a}, axis=1, keepdims=True) * {b}", "tl.linear({a}, {b}) / 3.0", "tl.gelu({a})",
     "tl.diff({a}, axis=0, append={b}[:1])", "tl.tril({a}) + tl.triu({b}, k=1)", "tl.permute_dims({a}, (1, 0))",
-    "tl.reshape(tl.reshape({a}, (9,)), (3, 3))",
+    "tl.reshape(tl.reshape({a}, (9,)), (3, 3))", "tl.layer_norm({a}, eps=0.1)", "tl.rms_norm({a}, eps=0.1) + {b}",
+    "tl.log_softmax({a}, axis=0) / 3.0", "tl.softplus({a}) - {b}", "tl.mish({a})", "tl.silu({a})", "tl.expm1(-tl.square({a}))",
+    "tl.log1p(tl.square({a})) * {b}", "tl.hypot({a}, {b} * {b} + 1.0)", "tl.logaddexp({a}, {b})", "tl.i0(tl.tanh({a}))",
+    "tl.digamma({a} * {a} + 1.0)", "tl.gammaln({a} * {a} + 1.0)", "tl.erfinv(0.5 * tl.tanh({a}))", "tl.asinh({a}) + {b}",
+    "tl.xlogy({b}, {a} * {a} + 1.0)", "tl.atan({a})", "tl.cumulative_prod(tl.tanh({a}), axis=1)",
+    "tl.prod(tl.tanh({a}), axis=0, keepdims=True) + {b}", "tl.tensordot({a}, {b}, axes=1) / 3.0", "tl.mse_loss({a}, {b}) + {a}",
+    "tl.linalg.solve(0.2 * tl.tanh({a}) + 2.0 * {one}, {b})", "tl.linalg.det(0.2 * tl.tanh({a}) + {one}) * {b}",
+    "tl.linalg.inv(0.2 * tl.sin({a}) + 2.0 * {one})", "tl.linalg.expm(0.3 * tl.tanh({a}))",
+    "tl.linalg.cholesky(tl.matmul(tl.tanh({a}), tl.matrix_transpose(tl.tanh({a}))) + 2.0 * {one})",
+    "tl.conv1d(tl.expand_dims({a}, axis=0), tl.expand_dims({b}, axis=0), 1, 'SAME')[0] / 3.0",
+    "tl.conv2d(tl.reshape({a}, (1, 3, 3, 1)), tl.reshape({b}, (3, 3, 1, 1)), 1, 'SAME')[0, :, :, 0] / 3.0",
+    "tl.avg_pool2d(tl.reshape({a}, (1, 3, 3, 1)), 2, 1, 'SAME')[0, :, :, 0]", "tl.scaled_dot_product_attention({a}, {b}, {a})",
+    "tl.vmap(lambda r, s: r * tl.sum(s))({a}, {b}) / 3.0", "tl.at({a})[0].set({b}[1])", "tl.at({a})[1:, 0].add({b}[1:, 2])",
+    "tl.scan(lambda c, r: (0.5 * c + tl.tanh(r), c * r), {a}[0], {b})[1]", "tl.real(tl.fft.fft({a})) / 3.0",
+    "tl.fori_loop(0, 3, lambda i, x: 0.5 * x + tl.sin(x), {a})", "tl.fft.irfft(tl.fft.rfft({a}), n=3) + {b}",
 ]  # fmt: skip
 KINKED = [
     "tl.abs({a})", "tl.maximum({a}, {b})", "tl.minimum({a}, 0.3)", "tl.where({a} > 0, {a}, {b})", "tl.clip({a}, -0.5, 0.5)",
     "tl.relu({a})", "tl.sort({a}, axis=1)", "tl.max({a}, axis=0, keepdims=True) + {b}",
     "tl.take({a}, tl.argsort({b}[0]), axis=1)", "tl.floor({a}) + {b}", "tl.sign({a}) * {b}", "tl.stop_gradient({a}) * {b}",
+    "tl.cond(tl.sum({a}) > 0, lambda x, y: x * y, lambda x, y: x - y, {a}, {b})", "tl.huber_loss({a}, {b}) * {a}", "tl.elu({a})",
+    "tl.linalg.vector_norm({a}, axis=1, keepdims=True) + {b}", "tl.quantile({a}, 0.3, axis=0, keepdims=True) - {b}",
+    "tl.max_pool2d(tl.reshape({a}, (1, 3, 3, 1)), 2, 1, 'SAME')[0, :, :, 0]", "tl.top_k({a}, 3)[0] + {b}", "tl.hardswish({a})",
 ]  # fmt: skip
+
+_ONE = "tl.tril(tl.triu(tl.ones_like({a})))"
 
 
 class Program(NamedTuple):
@@ -52,7 +71,7 @@ def draw(rng: Rng) -> Program:
     for i in range(int(rng.integers(5, 31))):
         a, b = (f"v{int(n)}" for n in (i + 1 - min(i + 1, rng.integers(0, 3)), rng.integers(0, i + 2)))
         formula = pick(rng, KINKED if rng.random() < 0.2 else SMOOTH)
-        lines.append(f"v{i + 2} = {formula.format(a=a, b=b)}")
+        lines.append(f"v{i + 2} = {formula.format(a=a, b=b, one=_ONE.format(a=a))}")
     return Program(tuple(lines))
 
 
@@ -115,12 +134,15 @@ def operands(rng: Rng) -> tuple[Any, ...]:
 
 
 def reduced(program: Program, fails: Any, attempts: int = 30) -> Program:
-    """Without the lines that the difference does not need: a line becomes a copy of its first operand."""
-    for i in reversed(range(len(program.lines))):
-        if attempts <= 0:
+    """The first lines, as few as still differ; then each line that need not be there as a copy of its first operand."""
+    for n in range(1, len(program.lines)):
+        if fails(Program(program.lines[:n])):
+            program = Program(program.lines[:n])
             break
+    for i in reversed(range(len(program.lines) - 1)):
+        name = program.lines[i].partition(" =")[0]
+        plain = Program((*program.lines[:i], f"{name} = v{int(name[1:]) - 1}", *program.lines[i + 1 :]))
+        if attempts > 0 and program.lines[i] != plain.lines[i] and fails(plain):
+            program = plain
         attempts -= 1
-        head = program.lines[:i] if i else program.lines
-        if i and fails(Program(head)):
-            program = Program(head)
     return program

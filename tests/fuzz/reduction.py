@@ -42,7 +42,7 @@ def _plainer(value: Any) -> Iterator[Any]:
     if not isinstance(value, np.ndarray):
         return
     if value.ndim and value.shape[0]:
-        yield value[0]
+        yield np.asarray(value[0])
     for axis, size in enumerate(value.shape):
         if size > 1:
             yield np.take(value, [0], axis=axis)

@@ -120,10 +120,12 @@ def one_floating(op: str, x: Array, *, real: bool = False) -> Array:
 
 
 def wide(op: str, *operands: Operand | None, real: bool = True) -> tuple[DType, list[Any]]:
-    """The common floating-point dtype, and the operands in the dtype to compute in. None stays None."""
+    """The common floating-point dtype, and the operands as arrays of the dtype to compute in. None stays None."""
     found = floating(op, *operands, real=real)
-    dtype = next(dtype_of(x) for x in found if x is not None and not is_scalar(x))
-    return dtype, [None if x is None else cast(x, single(dtype)) for x in found]
+    like = next(x for x in found if x is not None and not is_scalar(x))
+    dtype = dtype_of(like)
+    kind = single(dtype)  # a number becomes an array here, because alone it would be one of the default backend
+    return dtype, [x if x is None else full(like, (), x, kind) if is_scalar(x) else cast(x, kind) for x in found]
 
 
 # ---- constants and shapes ------------------------------------------------------------------------------------------------------

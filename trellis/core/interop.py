@@ -21,7 +21,7 @@ import numpy as np
 
 from trellis.core import tree
 from trellis.core.dispatch import UnknownOperand, call, interpreters, load
-from trellis.core.table import COMPARISONS, UFUNCS, operators
+from trellis.core.table import COMPARISONS, TABLE, UFUNCS, operators
 
 # tensor + Array arrives as Tensor.add(tensor, Array) or as Tensor.__radd__; array + tensor never arrives: our own operator runs.
 # Name of the method -> op, and whether its operands are swapped.
@@ -135,7 +135,10 @@ def array_ufunc(ufunc: Any, method: str, inputs: tuple[Any, ...], kwargs: Mappin
         )
     if name not in UFUNCS:
         raise TypeError(f"np.{name} has no op in trellis; convert first: np.{name}(np.asarray(x))")
-    return call(UFUNCS[name], *inputs)
+    op = UFUNCS[name]
+    if TABLE[op].operator in COMPARISONS:  # NumPy makes a 0-d array of a scalar that is compared, as it does of no other operand
+        inputs = tuple(x[()] if type(x) is np.ndarray and not x.ndim else x for x in inputs)
+    return call(op, *inputs)
 
 
 # ---- copy and pickle -----------------------------------------------------------------------------------------------------------

@@ -10,7 +10,9 @@ from trellis.core.discovery import op_modules
 from trellis.core.lifting import lift_module
 
 # The functions of the other modules pass every array on as an operand: a wrapper would only cost time. Some read an array first.
-_LIFTED = ["attention", "convolution", "creation", "data_types", "images", "losses", "normalization", "pooling", "recurrent"]
+_LIFTED = {
+    "attention", "convolution", "creation", "data_types", "fft", "images", "losses", "normalization", "pooling", "recurrent",
+}  # fmt: skip
 _READING = ("glu", "histogram", "pad", "prelu", "swiglu")
 
 modules = op_modules(__name__, __path__)

@@ -22,6 +22,9 @@ __all__ = [
 ]  # fmt: skip
 
 
+_NUMBERS = {bool: dtypes.bool, int: dtypes.int64, float: dtypes.float32, complex: dtypes.complex64}
+
+
 def asarray(
     obj: Any, /, *, dtype: DTypeLike = None, device: DeviceLike = None, copy: bool | None = None, backend: str | None = None
 ) -> Array:
@@ -71,6 +74,9 @@ def _from_python(obj: Any, dtype: dtypes.DType | None, device: Any, copy: bool |
         raise ValueError(f"asarray: copy=False, but a {type(obj).__name__} has to be copied into an array; use copy=None")
     if not isinstance(obj, (list, tuple, bool, int, float, complex)) and not _has_buffer(obj) and not hasattr(obj, "__array__"):
         raise TypeError(f"asarray: obj is a {type(obj).__name__}; expected a number, a nest of numbers, or an array")
+    if dtype is None and type(obj) in _NUMBERS and (type(obj) is not int or abs(obj) < 2**31):
+        dtype = goal.default_int() if type(obj) is int else _NUMBERS[type(obj)]
+        return goal.full(shape=(), fill_value=obj, dtype=dtype, device=device)  # torch.compile cannot read a NumPy array
     weak = all(type(leaf) in (bool, int, float, complex) for leaf in _leaves(obj))  # the dtype is ours to choose
     if not weak:
         for leaf in _leaves(obj):
@@ -140,6 +146,8 @@ def from_dlpack(x: Any, /, *, device: DeviceLike = None, copy: bool | None = Non
 
 def astype(x: AnyArray, dtype: DTypeLike, /, *, copy: bool = True, device: DeviceLike = None) -> AnyArray:
     """The array in another dtype; `copy=False` returns `x` itself where nothing changes.
+
+    A float outside the range of an integer dtype (NaN, -1.0 as uint8) becomes any integer: each framework has its own.
 
     >>> import trellis as tl
     >>> tl.astype(tl.asarray([1.7, -1.7]), tl.int32)

@@ -37,8 +37,6 @@ def _many(op: str, x: AnyArray, s: Ints, axes: Ints, norm: str) -> AnyArray:
 def _check_points(op: str, x: AnyArray, sizes: Sequence[int | None] | None, axes: Sequence[int] | None) -> None:
     """ValueError for a transform of no points. `call` names an axis that is out of range."""
     shape = shape_of(x)
-    if shape is None:
-        return  # a Container
     sizes = [None] * len(shape if axes is None else axes) if sizes is None else sizes
     along = range(-len(sizes), 0) if axes is None else axes
     if op in ("irfftn", "rfftn") and not along:

@@ -13,7 +13,7 @@ import numpy as np
 
 from trellis.core import dispatch, dtypes, tree
 from trellis.core.container import Container
-from trellis.core.dispatch import call, find_all
+from trellis.core.dispatch import call, find_all, interpreters
 from trellis.core.leaves import Nest, unwrap
 from trellis.core.typing import AnyArray, Operand
 from trellis.ops.elementwise import subtract
@@ -132,6 +132,11 @@ def _update(
         return (nest.rebuild([]),) * (1 + len(optimizer.slots))
     rate, before = _native(lr), _steps_before(op, _native(step))
     backend = find_all(*[x for flat in columns for x in flat], rate, before)
+    for name, flat in zip(arrays, columns):
+        for x in flat:
+            if backend is dispatch.SCALARS or (x is not None and interpreters[type(x)].name != backend.name):
+                fix = f"make it one with tl.asarray, or tl.full_like(w, {x})"
+                raise TypeError(f"{op}: expected an array for {name}, got {x!r}; {fix}")
     check_shapes(op, nest, backend, dict(zip(arrays, columns)))
     if kind is _AdamDirection:
         columns = [columns[0], *columns]

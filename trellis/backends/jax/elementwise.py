@@ -141,6 +141,16 @@ def _digamma(x: Any) -> Any:
     return jnp.where(pole, jnp.copysign(jnp.full_like(x, jnp.inf), -x), found)
 
 
+@jax.custom_jvp
+def _gammaln(x: Any) -> Any:
+    return jax.scipy.special.gammaln(x)
+
+
+@_gammaln.defjvp  # type: ignore[attr-defined]
+def _gammaln_forward(primals: Any, tangents: Any) -> tuple[Any, Any]:
+    return _gammaln(*primals), tangents[0] * _digamma(*primals)  # which has the pole at 0
+
+
 def _cosh(x: Any) -> Any:
     """From exp(x / 2), which is exact near the end of the range; XLA takes exp(x - log(2)), and rounds the difference."""
     up, down = jnp.exp(x / 2), jnp.exp(x / -2)
@@ -169,7 +179,7 @@ _ROWS = rows_by_name(
     digamma=_digamma,
     expit=row(lax.logistic, h=_in_float32(lax.logistic)),
     floor_divide=row(_floor_divide, iu=_floor_divide_integer),
-    gammaln=row(jax.scipy.special.gammaln, h=_in_float32(jax.scipy.special.gammaln)),
+    gammaln=row(_gammaln, h=_in_float32(_gammaln)),
     hypot=_hypot,
     i0=row(_i0, h=_in_float32(_i0)),
     imag=row(jnp.imag, iuf=jnp.zeros_like),

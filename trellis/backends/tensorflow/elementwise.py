@@ -287,7 +287,7 @@ _TABLE: dict[str, Row] = {
     "expm1": row(gen.expm1, c=complexes.expm1),
     "floor": row(tensor, f=gen.floor),
     "floor_divide": row(_integer_floor_divide, f=_float_floor_divide, h=in_dtype(tf.float32, _float_floor_divide)),
-    "gammaln": _in_float32_for_halves(gen.lgamma),
+    "gammaln": _in_float32_for_halves(with_rules(gen.lgamma, lambda g, x: gen.mul(g, _digamma(x)))),
     "hypot": row(_hypot, h=in_dtype(tf.float32, _hypot)),
     "i0": _in_float32_for_halves(_i0),
     "imag": row(gen_array_ops.zeros_like, c=complexes.imag),
