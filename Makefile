@@ -25,7 +25,7 @@ ONLY ?= *
 
 export TF_CPP_MIN_LOG_LEVEL ?= 3
 
-.PHONY: help demo test test-more test-browser fuzz mutants matrix lint format types bench suite suite-checkout clean
+.PHONY: help demo test test-more test-browser fuzz mutants clients matrix lint format types bench suite suite-checkout clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /make \1|/' | awk -F'|' '{printf "  %-18s %s\n", $$1, $$2}'
@@ -53,6 +53,14 @@ fuzz: $(VENV)/.all  ## random calls, programs and layers on the four, compared: 
 
 mutants: $(VENV)/.all  ## seeded faults, one at a time: does a test notice each? make mutants [JOBS=2] [ONLY='adam*']
 	$(BIN)/python tests/mutants.py --jobs $(JOBS) --only '$(ONLY)'
+
+CLIENT_RUNS := $(VENV)/clients
+clients: $(VENV)/.all  ## SciPy, scikit-learn and array-api-extra on tl.Arrays, beside array-api-strict and torch; written to docs/clients.md
+	mkdir -p $(CLIENT_RUNS)
+	cd tests && for column in numpy jax torch tensorflow strict native; do \
+	  echo "== $$column"; \
+	  JAX_ENABLE_X64=1 PYTHONPATH=$(CURDIR) $(CURDIR)/$(BIN)/python -m clients $$column > $(CURDIR)/$(CLIENT_RUNS)/$$column.jsonl || exit 1; \
+	done; PYTHONPATH=$(CURDIR) $(CURDIR)/$(BIN)/python -m clients --report $(CURDIR)/$(CLIENT_RUNS)/*.jsonl
 
 matrix: $(VENV)/.all  ## the conformance matrix on every backend, written to docs/matrix and README.md
 	-XLA_FLAGS="$$XLA_FLAGS" $(BIN)/trellis matrix run --jobs $(JOBS)  # set, if to nothing: XLA as users have it, not as in the tests
@@ -107,7 +115,7 @@ $(VENV)/.base: pyproject.toml constraints.txt | $(BIN)/python
 	@touch $@
 
 $(VENV)/.all: pyproject.toml constraints.txt | $(BIN)/python
-	$(PIP) install --quiet $(PIP_FLAGS) -c constraints.txt -e '.[torch,jax,tensorflow-cpu,test,dev]'
+	$(PIP) install --quiet $(PIP_FLAGS) -c constraints.txt -e '.[torch,jax,tensorflow-cpu,test,clients,dev]'
 	@touch $(VENV)/.base $@
 
 $(VENV)/.bench $(VENV)/.suite: $(VENV)/.%: $(VENV)/.all

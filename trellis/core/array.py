@@ -125,9 +125,9 @@ class Array(Operators, Interoperable):
 
     @property
     def T(self) -> Array:
-        if self.ndim != 2:
-            raise ValueError(f"x.T needs 2 dimensions, got shape {self.shape}; use x.mT or tl.permute_dims")
-        return call("matrix_transpose", self)
+        if self.ndim > 2:
+            raise ValueError(f"x.T needs at most 2 dimensions, got shape {self.shape}; use x.mT or tl.permute_dims")
+        return call("matrix_transpose", self) if self.ndim == 2 else self
 
     def to_device(self, device: Any, /, *, stream: Any = None) -> Array:
         """A copy on `device`, or the array itself if it is there already."""
@@ -138,10 +138,17 @@ class Array(Operators, Interoperable):
     def __repr__(self) -> str:
         return array_repr(self._data)
 
+    def __format__(self, spec: str) -> str:
+        return format(self.item(), spec) if spec and not self.ndim else super().__format__(spec)
+
     # ---- Python numbers ------------------------------------------------------------------------------------------------------
     def item(self) -> Any:
         """The single element as a Python number."""
         return interpreters[type(self._data)].item(self._data)
+
+    def tolist(self) -> Any:
+        """The elements as nested lists of Python numbers; a number if there is no dimension."""
+        return interpreters[type(self._data)].to_numpy(self._data).tolist()
 
     def _scalar(self, kind: str) -> Any:
         if self.ndim != 0:

@@ -21,6 +21,7 @@ import numpy as np
 
 from trellis.core import tree
 from trellis.core.dispatch import UnknownOperand, call, interpreters, load
+from trellis.core.late import when_imported
 from trellis.core.table import COMPARISONS, TABLE, UFUNCS, operators
 
 # tensor + Array arrives as Tensor.add(tensor, Array) or as Tensor.__radd__; array + tensor never arrives: our own operator runs.
@@ -42,7 +43,10 @@ class Interoperable:
         self._data = data
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
-        return np.array(interpreters[type(self._data)].to_numpy(self._data), dtype=dtype, copy=copy)
+        data = interpreters[type(self._data)].to_numpy(self._data)
+        if copy is None and not data.flags.writeable and data is not self._data:
+            copy = True  # JAX lends its memory for reading only; libraries such as SciPy pass it on to code that may write
+        return np.array(data, dtype=dtype, copy=copy)
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
         return array_ufunc(ufunc, method, inputs, kwargs)
@@ -85,6 +89,12 @@ class Interoperable:
     def __dlpack_device__(self) -> tuple[Any, int]:
         return interpreters[type(self._data)].dlpack_device(self._data)
 
+    def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
+        """One column of the elements, for polars: it makes the column itself."""
+        if "polars" not in sys.modules:
+            raise TypeError("a tl.Array is an Arrow stream for polars only; elsewhere pass np.asarray(x)")
+        return sys.modules["polars"].Series(np.asarray(self)).__arrow_c_stream__(requested_schema)
+
 
 # ---- torch ---------------------------------------------------------------------------------------------------------------------
 def native_function(wrapper: type, function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
@@ -117,6 +127,14 @@ def native_function(wrapper: type, function: Callable[..., Any], args: tuple[Any
 
     natives, options = tree.map(unwrap, (tuple(args), dict(kwargs)))
     return tree.map(wrap, function(*natives, **options))
+
+
+def _collate(batch: list[Any], *, collate_fn_map: Any = None) -> Any:
+    return call("stack", *batch, axis=0)
+
+
+# torch.utils.data.default_collate makes tensors of what it knows. A batch of Arrays stays an Array, on its own backend.
+when_imported("torch.utils.data._utils.collate", lambda module: module.default_collate_fn_map.setdefault(Interoperable, _collate))
 
 
 # ---- NumPy ---------------------------------------------------------------------------------------------------------------------

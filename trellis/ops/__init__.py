@@ -11,7 +11,8 @@ from trellis.core.lifting import lift_module
 
 # The functions of the other modules pass every array on as an operand: a wrapper would only cost time. Some read an array first.
 _LIFTED = {
-    "attention", "convolution", "creation", "data_types", "fft", "images", "losses", "normalization", "pooling", "recurrent",
+    "attention", "convolution", "creation", "data_types", "fft", "images", "losses", "normalization", "patterns", "pooling",
+    "recurrent",
 }  # fmt: skip
 _READING = ("glu", "histogram", "pad", "prelu", "swiglu")
 
@@ -35,7 +36,9 @@ from trellis.ops.indexing import *
 from trellis.ops.linalg import diagonal, matmul, matrix_transpose, outer, tensordot, trace, vecdot
 from trellis.ops.losses import *
 from trellis.ops.manipulation import *
+from trellis.ops.methods import install_methods as _install_methods
 from trellis.ops.normalization import *
+from trellis.ops.patterns import *
 from trellis.ops.pooling import *
 from trellis.ops.products import *
 from trellis.ops.recurrent import *
@@ -47,3 +50,5 @@ if not TYPE_CHECKING:  # a type checker sees the names above
     extensions = (fft, linalg)  # own namespaces; the standard has some names of linalg in the main namespace, too
     __all__ = ["fft", "linalg", "diagonal", "matmul", "matrix_transpose", "outer", "tensordot", "trace", "vecdot"]
     __all__ += [name for module in modules if module not in extensions for name in module.__all__]
+
+_install_methods([module for module in modules if module not in (fft, linalg)])

@@ -1,0 +1,45 @@
+"""NumPy's methods of arrays on `tl.Array`, as the frameworks' own arrays have them: each is the public function of its name.
+
+Methods that change a NumPy array in place are left out.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from trellis.core.array import Array
+from trellis.ops.conversion import asarray
+from trellis.ops.elementwise import imag, real
+from trellis.ops.manipulation import permute_dims, reshape
+
+
+def _reshape(self: Array, *shape: Any, copy: bool | None = None) -> Any:
+    return reshape(self, shape[0] if len(shape) == 1 else shape, copy=copy)
+
+
+def _transpose(self: Array, *axes: Any) -> Any:
+    order = axes[0] if len(axes) == 1 else axes
+    return permute_dims(self, order or range(self.ndim)[::-1])
+
+
+_IN_PLACE = ("resize", "sort")
+_OTHER_FORMS = {
+    "copy": lambda self: asarray(self, copy=True),
+    "flatten": lambda self: reshape(self, (-1,), copy=True),
+    "imag": property(imag),
+    "ravel": lambda self: reshape(self, (-1,)),
+    "real": property(real),
+    "reshape": _reshape,
+    "transpose": _transpose,
+}
+
+
+def install_methods(modules: list[Any]) -> None:
+    """Give `tl.Array` each function of these modules that is a method of NumPy's arrays."""
+    public = {name: getattr(module, name) for module in modules for name in module.__all__}
+    shared = {name: function for name, function in public.items() if hasattr(np.ndarray, name) and name not in _IN_PLACE}
+    for name, method in (shared | _OTHER_FORMS).items():
+        if name not in vars(Array):
+            setattr(Array, name, method)
