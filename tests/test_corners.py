@@ -102,3 +102,32 @@ def test_none_is_no_array(name: str, place: int, backend: str) -> None:
         # an alias (sigmoid) and a function of another (median) name the function that runs
         kind = "(a list or tuple of arrays|an array|an array or a number)"
         assert re.match(rf"\w+: expected {kind}( for {parameter})?, got None", found.text), found.text
+
+
+# ---- NumPy scalars ---------------------------------------------------------------------------------------------------------
+SCALARS = (np.float64(0.5), np.int64(2), np.float16(2), np.complex64(1), np.int8(1), np.bool_(True))
+# The dtype of what these make does not follow from their operands: a NumPy scalar is a Python number to them.
+MAKERS = ("trellis.ops.creation", "trellis.random")
+
+
+@pytest.mark.parametrize(("number", "name", "place"), [(i, *place) for i, place in enumerate(PLACES)])
+def test_a_numpy_scalar_is_an_array_of_no_axes(number: int, name: str, place: int, backend: str) -> None:
+    """The outcome is that of a 0-d array of its dtype: it is strong beside the arrays of every framework."""
+    case = drawn(name)
+    makes = FUNCTIONS[name].__module__.startswith(MAKERS) and not name.endswith("_like")
+    others = flat([*case.args[:place], *case.args[place + 1 :], *case.kwargs.values()])
+    if place >= len(case.args) or isinstance(case.args[place], (list, tuple)):
+        return  # the parameter has a default, or is a list of arrays
+    if not makes and not any(isinstance(x, np.ndarray) for x in others):
+        return  # the scalar stands alone, and is an array of NumPy
+    for form, turn in (("native", 0), ("array", 1), ("native", 2)):
+        scalar = SCALARS[(number + turn) % (len(SCALARS) - makes)]
+        plain, given = (
+            case._replace(args=(*case.args[:place], x, *case.args[place + 1 :]))
+            for x in (scalar.item() if makes else np.asarray(scalar), scalar)
+        )
+        expected, found = forms.run(plain, backend, form), forms.run(given, backend, form)
+        if expected.error:  # "got 0.5" and "got an array of float64" both tell what is wrong
+            assert found.error == expected.error, f"{form} {scalar!r}: {found}"
+        else:
+            assert not forms.difference(plain, expected, found, form), f"{form} {scalar!r}"

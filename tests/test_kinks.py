@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from helpers import compiled, make, to_numpy
 from kink_cases import KINKS, Kink, reference, second_reference
 
@@ -47,6 +48,30 @@ def test_second_derivative(backend: str, name: str) -> None:
     inner = tl.grad(lambda *xs: tl.sum(kink.ours(*xs)))
     found = tl.grad(lambda *xs: tl.sum(inner(*xs)))(*(make(backend, x) for x in (*kink.arrays, *kink.constants)))
     np.testing.assert_allclose(to_numpy(found), second_reference(kink), rtol=TOLERANCE, atol=1e-12)
+
+
+COMPOSED = {
+    "sqrt(abs(x))": (lambda x: tl.sqrt(tl.abs(x)), lambda x: torch.sqrt(torch.abs(x))),
+    "log(abs(x))": (lambda x: tl.log(tl.abs(x)), lambda x: torch.log(torch.abs(x))),
+    "abs(x) ** 0.5": (lambda x: tl.abs(x) ** 0.5, lambda x: torch.abs(x) ** 0.5),
+    "sqrt(copysign(x, 1))": (
+        lambda x: tl.sqrt(tl.copysign(x, tl.full_like(x, 1.0))), lambda x: torch.sqrt(torch.copysign(x, torch.ones_like(x)))
+    ),
+    "sqrt(square(x))": (lambda x: tl.sqrt(tl.square(x)), lambda x: torch.sqrt(torch.square(x))),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", COMPOSED)
+def test_an_infinite_derivative_times_zero_is_nan(backend: str, name: str) -> None:
+    """The chain rule multiplies, whatever stands inside: torch's derivative of the composition, on the four."""
+    ours, theirs = COMPOSED[name]
+    x = np.array([0.0, 4.0])
+    given = torch.tensor(x, requires_grad=True)
+    (expected,) = torch.autograd.grad(theirs(given).sum(), given)
+    assert expected[0].isnan()
+    run = tl.grad(lambda v: tl.sum(ours(v)))
+    for function in (run, compiled(backend, run)):
+        np.testing.assert_allclose(to_numpy(function(make(backend, x))), expected.numpy(), rtol=1e-12)
 
 
 # ---- the page ------------------------------------------------------------------------------------------------------------------

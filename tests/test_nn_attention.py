@@ -68,8 +68,16 @@ def test_linear_of_any_shape(backend: str, data: st.DataObject) -> None:
 @settings(max_examples=8)
 @given(st.data())
 def test_embedding_of_any_shape(backend: str, data: st.DataObject) -> None:
-    indices = _rng.integers(0, 5, data.draw(st.lists(st.integers(0, 3), max_size=3)))
     padding = data.draw(st.none() | st.integers(0, 4))
+    _check_embedding(backend, _rng.integers(0, 5, data.draw(st.lists(st.integers(0, 3), max_size=3))), padding)
+
+
+@pytest.mark.parametrize("padding", [None, 0, 4, -1])
+def test_embedding_with_a_row_of_padding(backend: str, padding: int | None) -> None:
+    _check_embedding(backend, np.array([[4, 0, 4], [0, 2, 2]]), padding)
+
+
+def _check_embedding(backend: str, indices: Any, padding: int | None) -> None:
     ids = make(backend, indices)
     agree(
         backend, lambda w: tl.embedding(ids, w, padding_idx=padding),

@@ -125,17 +125,16 @@ def test_batch_norm(backend: str, dtype: str, training: bool) -> None:
             agree(backend, ours, theirs, x, *statistics(8, dtype), by=[0, 3, 4], compile=compile)
 
 
-@settings(max_examples=10)
+@settings(max_examples=6)
 @given(
-    st.lists(st.integers(1, 3), min_size=1, max_size=3), st.integers(1, 4), st.booleans(), st.booleans(),
-    st.sampled_from([0.0, 0.1, 1.0]), st.integers(0, 99),
+    st.lists(st.integers(1, 3), min_size=1, max_size=3), st.integers(1, 4), st.booleans(), st.sampled_from([0.1, 0.0, 1.0]),
+    st.integers(0, 99),
 )  # fmt: skip
-def test_batch_norm_of_any_shape(
-    backend: str, shape: list[int], channels: int, last: bool, training: bool, momentum: float, seed: int
-) -> None:
+def test_batch_norm_of_any_shape(backend: str, shape: list[int], channels: int, last: bool, momentum: float, seed: int) -> None:
     shape[0] += 1
     x = normal(*batch(shape, channels, last), seed=seed)
-    agree(backend, *batch_norms(last, training, momentum, 1e-5), x, *statistics(channels), by=[0, 3, 4], tolerance=1e-9)
+    for training in (True, False):
+        agree(backend, *batch_norms(last, training, momentum, 1e-5), x, *statistics(channels), by=[0, 3, 4], tolerance=1e-9)
 
 
 def test_batch_norm_by_its_statistics(backend: str) -> None:

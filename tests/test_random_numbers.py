@@ -35,6 +35,7 @@ class Case:
     size: float = 0.01  # of the terms that are added up: where they cancel, their last bit counts
 
 
+MOVED = scipy.stats.truncnorm(-1, 2, -3, 2.5)
 TENTHS = scipy.stats.rv_discrete(values=(range(4), (0.1, 0.2, 0.3, 0.4)))
 CASES = [
     Case("uniform", tl.random_uniform, scipy.stats.uniform()),
@@ -64,6 +65,7 @@ CASES = [
     Case("poisson huge", lambda **k: tl.poisson(1e4, **k), scipy.stats.poisson(1e4), 0, True),
     Case("truncated normal", tl.truncated_normal, scipy.stats.truncnorm(-2, 2), 64),
     Case("truncated tail", lambda **k: tl.truncated_normal(lower=5.0, upper=tl.inf, **k), scipy.stats.truncnorm(5, np.inf), 64),
+    Case("truncated moved", lambda **k: tl.truncated_normal(lower=-1.0, mean=-3.0, std=2.5, **k), MOVED, 64, size=3.0),
     Case("choice", lambda backend, **k: tl.choice(4, probs=tl.linspace(0.1, 0.4, 4, backend=backend), **k), TENTHS),
 ]  # fmt: skip
 by_name = pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
@@ -452,14 +454,20 @@ def test_a_draw_without_seed_under_jit_is_an_error() -> None:
 
 
 def test_a_draw_without_seed_under_torch_compile() -> None:
+    """In one graph: `fullgraph=True` lets nothing run as Python."""
     torch = pytest.importorskip("torch")
     load("torch")
 
     def draw(x: Any) -> Any:
-        return x + tl.random_normal(shape=3, backend="torch").native
+        return x + tl.random_normal(shape=3, backend="torch").native, tl.permutation(20, backend="torch").native
 
-    with pytest.raises(Exception, match=r"inside torch.compile numbers drawn without seed="):
-        compiled("torch", draw)(torch.zeros(3))
+    run = compiled("torch", draw)
+    tl.seed(1)
+    first, second = run(torch.zeros(3)), run(torch.zeros(3))
+    tl.seed(1)
+    for x, y, again in zip(first, second, run(torch.zeros(3))):
+        assert not torch.equal(x, y)
+        torch.testing.assert_close(x, again)
 
 
 def test_a_compiled_tensorflow_function_draws_anew() -> None:

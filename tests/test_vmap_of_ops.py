@@ -31,12 +31,26 @@ def _ctc(logits: Any, words: Any) -> Any:
     return tl.ctc_loss(tl.log_softmax(logits, axis=-1), words, [6, 5], [3, 2])
 
 
+def _solve(a: Any, b: Any) -> Any:
+    return tl.linalg.solve(a, b)
+
+
+def _solve_triangular(a: Any, b: Any) -> Any:
+    return tl.linalg.solve_triangular(a, b, lower=True)
+
+
 FURTHER: dict[str, tuple[Run, Arrays]] = {
     "pad of -inf": (lambda x: tl.pad(x, 1, constant_values=-np.inf), (_IMAGE[0, 0],)),
     "pad of an array": (lambda x, v: tl.pad(x, ((1, 0), (0, 2)), constant_values=v), (_IMAGE[0, 0], np.array(3, "float32"))),
     "max_pool2d padded": (lambda x: tl.max_pool2d(x, 3, 2, ((1, 1), (1, 1))), (_IMAGE,)),
     "max_pool2d dilated": (lambda x: tl.max_pool2d(x, 2, 1, ((1, 1), (1, 1)), dilations=2), (_IMAGE,)),
     "ctc_loss": (_ctc, (_rng.normal(size=(6, 2, 5)), _WORDS)),
+    **{
+        f"{solver.__name__[1:]} of {a} and {b}": (solver, (np.tril(_rng.normal(size=a)) + 4 * np.eye(3), _rng.normal(size=b)))
+        for solver in (_solve, _solve_triangular)
+        for a in ((3, 3), (2, 3, 3), (2, 1, 3, 3))
+        for b in ((3,), (3, 2), (2, 3, 2), (1, 2, 3, 2))
+    },
 }
 CASES: dict[str, tuple[Run, Arrays]] = {
     **{c.name: (lambda *a, c=c: c.run(tl, *a), c.arrays) for c in cases.CASES if not c.dynamic and c.op not in _OF_VALUES},
@@ -62,17 +76,9 @@ def _compare(backend: str, run: Run, arrays: Arrays) -> None:
         check(y, np.stack([to_numpy(e) for e in elements]), tolerance=1e-6)
 
 
-# Known to be wrong: (backend, case) -> why.
-WRONG = {
-    ("torch", "differentiable solve:vector"): "the vmap of a solve with a vector gives wrong numbers from the second element on"
-}
-
-
 @pytest.mark.filterwarnings("ignore:There is a performance drop:UserWarning")  # torch names ops that it runs in a loop
 @pytest.mark.parametrize("name", CASES)
-def test_vmap_is_a_loop(backend: str, name: str, request: pytest.FixtureRequest) -> None:
-    if (backend, name) in WRONG:
-        request.node.add_marker(pytest.mark.xfail(reason=WRONG[backend, name], strict=True))
+def test_vmap_is_a_loop(backend: str, name: str) -> None:
     if backend == "numpy" and name not in FURTHER:
         pytest.skip("vmap on NumPy is a loop itself")
     _compare(backend, *CASES[name])

@@ -52,18 +52,17 @@ def run(case: Case, backend: str, form: str) -> Outcome:
     function = _function(case.function)
     with tl.using(backend), _strict():
         try:
-            given = _plain_numbers(case) if backend == "numpy" else case
             if form in _RUNNERS:
-                result = _RUNNERS[form](given, backend, function)
+                result = _RUNNERS[form](case, backend, function)
             else:
                 count = itertools.count()  # of the arrays; a ragged Container lacks a leaf from the second one on
-                args = converted(given.args, backend, form, count)
-                kwargs = {k: converted(v, backend, form, count) for k, v in given.kwargs.items()}
+                args = converted(case.args, backend, form, count)
+                kwargs = {k: converted(v, backend, form, count) for k, v in case.kwargs.items()}
                 result = function(*args, **kwargs)
             return Outcome([_leaf(x) for x in flat(result)])
         except Exception as error:
             text = str(error)
-            if any(isinstance(v, np.generic) for v in _values(case)):  # beside arrays it is a Python number on NumPy
+            if any(isinstance(v, np.generic) for v in _values(case)):  # named as a number by one, as an array by another
                 text = "" if case.function.startswith("operator.") else re.sub(r"got .*?;", "got these;", text)
             return Outcome(None, type(error).__name__, _plain(text))
 
@@ -84,19 +83,6 @@ def _dtype_names(text: str) -> str:
 
 def _values(case: Case) -> list[Any]:
     return flat([list(case.args), list(case.kwargs.values())])
-
-
-def _plain_numbers(case: Case) -> Case:
-    """NumPy scalars beside arrays as Python numbers. On NumPy they are 0-d arrays with a dtype; elsewhere they are numbers."""
-
-    def plain(value: Any) -> Any:
-        if isinstance(value, np.generic):
-            return value.item()
-        return type(value)(plain(v) for v in value) if type(value) in (list, tuple) else value
-
-    if not has_arrays(case):
-        return case
-    return case._replace(args=tuple(map(plain, case.args)), kwargs={k: plain(v) for k, v in case.kwargs.items()})
 
 
 @contextlib.contextmanager
@@ -131,15 +117,26 @@ def _of_arrays(case: Case, backend: str, function: Callable[..., Any]) -> tuple[
     return called, arrays
 
 
+def _without_scalars(case: Case) -> Case:
+    """NumPy scalars as 0-d arrays, which they mean: torch.compile takes one for an array of NumPy, another framework's."""
+
+    def plain(value: Any) -> Any:
+        if isinstance(value, np.generic):
+            return np.asarray(value)
+        return type(value)(plain(v) for v in value) if type(value) in (list, tuple) else value
+
+    if not has_arrays(case):
+        return case
+    return case._replace(args=tuple(map(plain, case.args)), kwargs={k: plain(v) for k, v in case.kwargs.items()})
+
+
 def _run_compiled(case: Case, backend: str, function: Callable[..., Any]) -> Any:
-    if backend == "torch":  # torch.compile reads a NumPy scalar as an array of NumPy, which is another framework's
-        case = _plain_numbers(case)
-    called, arrays = _of_arrays(case, backend, function)
+    called, arrays = _of_arrays(_without_scalars(case) if backend == "torch" else case, backend, function)
     return compiled(backend, called)(*arrays)
 
 
 def _run_compiled_array(case: Case, backend: str, function: Callable[..., Any]) -> Any:
-    called, arrays = _of_arrays(_plain_numbers(case) if backend == "torch" else case, backend, function)
+    called, arrays = _of_arrays(_without_scalars(case) if backend == "torch" else case, backend, function)
     return tl.compile(called)(*(tl.asarray(x) for x in arrays))
 
 

@@ -387,6 +387,10 @@ def test_module_check_submod_rets(backend: str) -> None:
         ValueError, match=r"'middle/inner/linear0', call 1: the largest difference is 0\.25 \(atol=0\.0, rtol=0\.0\)"
     ):
         outer(x, expected_submod_rets=wrong)
+    barely = to_numpy(recorded["head"][0]).copy()
+    barely[1, 2] += 1e-4 * np.abs(barely).max()  # without a tolerance any difference counts
+    with pytest.raises(ValueError, match=r"'head', call 0: the largest difference is [0-9.e-]+ \(atol=0\.0, rtol=0\.0\)"):
+        outer(x, expected_submod_rets={"head": [barely]})
     within = {"value": second, "atol": 0.26}
     outer(x, expected_submod_rets={"middle/inner/linear0": [recorded["middle/inner/linear0"][0], within]})
     size = np.abs(second[2, 1])

@@ -16,15 +16,11 @@ from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
-import numpy as np
-
 from trellis.core.array import Array
 from trellis.core.discovery import op_modules
-from trellis.core.dispatch import interpreters
 
 _NATIVE = ("recurrent",)
-# A NumPy scalar that is a Python float or complex is weak like one, unless it stands alone.
-_NUMBERS = frozenset((type(None), bool, int, float, complex, np.float64, np.complex128))
+_NUMBERS = frozenset((type(None), bool, int, float, complex))
 
 
 def on_arrays(composite: Callable[..., Any], prepare: Callable[..., Any] | None = None) -> Callable[..., Any]:
@@ -32,7 +28,7 @@ def on_arrays(composite: Callable[..., Any], prepare: Callable[..., Any] | None 
 
     @functools.wraps(composite)
     def run(*operands: Any, **params: Any) -> Any:
-        arrays = [x if type(x) in _NUMBERS else _wrapped(x, operands) for x in operands]
+        arrays = [x if type(x) in _NUMBERS else Array(x) for x in operands]
         if type(arrays[0]) is not Array and Array not in map(type, arrays):
             arrays = [x if x is None else Array(x) for x in arrays]
         if prepare is not None:
@@ -41,13 +37,6 @@ def on_arrays(composite: Callable[..., Any], prepare: Callable[..., Any] | None 
         return result._data if type(result) is Array else _unwrap_members(result)
 
     return run
-
-
-def _wrapped(x: Any, operands: tuple[Any, ...]) -> Any:
-    """An Array of `x`; a NumPy scalar beside the arrays of another framework is a Python number."""
-    if isinstance(x, np.generic) and any(interpreters[type(other)].name != "numpy" for other in operands if other is not None):
-        return x.item()
-    return Array(x)
 
 
 def _unwrap_members(result: Any) -> Any:

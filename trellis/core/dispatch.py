@@ -92,6 +92,25 @@ def _array_types(name: str) -> tuple[type, ...]:
         return ()
 
 
+class _BesideScalars:
+    """The interpreter of a framework whose arrays stand beside NumPy scalars: these become 0-d arrays of the framework."""
+
+    level = 0
+
+    def __init__(self, interpreter: Any) -> None:
+        self.interpreter = interpreter
+        self.name = interpreter.name
+
+    def __getattr__(self, op: str) -> Any:
+        def run(*operands: Any, **params: Any) -> Any:
+            like = next((x for x in operands if interpreters[type(x)] is self.interpreter), None)
+            constant = self.interpreter.constant
+            arrays = [constant(np.asarray(x), like=like) if isinstance(x, np.generic) else x for x in operands]
+            return getattr(self.interpreter, op)(*arrays, **params)
+
+        return run
+
+
 SCALARS: Any = Scalars()
 interpreters = _Interpreters(dict.fromkeys((bool, int, float, complex, type(None)), SCALARS))
 _LOADED: dict[str, Any] = {}
@@ -119,12 +138,12 @@ def find_all(*operands: Any) -> Any:
 
 
 def _same_level(a: Any, b: Any, operands: tuple[Any, ...]) -> Any:
-    """Two frameworks in one call are an error; but a NumPy scalar beside another framework's arrays is a Python number."""
+    """Two frameworks in one call are an error; but a NumPy scalar goes to the framework of the arrays beside it."""
     names = {
         interpreters[type(x)].name for x in operands if not isinstance(x, np.generic) and interpreters[type(x)].level == a.level
     }
     if len(names) == 1:
-        return a if a.name in names else b
+        return _BesideScalars(_LOADED[names.pop()])
     raise TypeError(
         f"the arrays are from two frameworks, {a.name} and {b.name}; bring them to one with "
         f'tl.to_backend(x, "{a.name}") or tl.to_backend(x, "{b.name}")'

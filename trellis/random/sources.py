@@ -28,7 +28,7 @@ from trellis.ops.reduction import any as any_, max as max_, min as min_
 from trellis.ops.searching import where
 from trellis.ops.shapes import broadcasts
 from trellis.random.keys import STREAM, Key, derived, holder, one_key
-from trellis.random.state import current_state, next_key
+from trellis.random.state import generator as own_generator, next_key
 
 Size = tuple[Any, ...]  # ints; in a compiled TensorFlow function also tensors
 
@@ -62,7 +62,7 @@ class Unseeded:
     def __init__(self, op: str, interpreter: Any, device: Any, generator: Any = None) -> None:
         if generator is None:
             interpreter.check_draw(op)
-            generator = current_state().generator(interpreter)
+            generator = own_generator(interpreter)
         self._generator, self._device = generator, device
 
     def words(self, shape: Size, stream: int = 0, offset: int = 0) -> Array:

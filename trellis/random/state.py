@@ -13,6 +13,7 @@ import threading
 from contextvars import ContextVar
 from typing import Any
 
+from trellis.core import dispatch
 from trellis.core.dispatch import interpreters
 from trellis.core.typing import SeedLike
 from trellis.random.keys import CHILD, DRAW, GENERATOR, MASK, Words, one_key, plain_words, threefry
@@ -117,6 +118,11 @@ def seed(value: SeedLike, /) -> None:
 def next_key(op: str, interpreter: Any) -> Any:
     """The words of a new key from the state of the context: after `tl.seed` they are the same on every backend."""
     interpreter.check_draw(op)
-    state = current_state()
-    in_graph = state.generator(interpreter).graph_key() if interpreter.draws_in_graph() else None
-    return state.next_words() if in_graph is None else in_graph
+    return generator(interpreter).graph_key() if interpreter.draws_in_graph() else current_state().next_words()
+
+
+def generator(interpreter: Any) -> Any:
+    """The framework's own generator of this context; in a graph of torch.compile, one that asks for the context when it runs."""
+    if dispatch.is_compiling() and hasattr(interpreter, "GraphGenerator"):
+        return interpreter.GraphGenerator
+    return current_state().generator(interpreter)

@@ -31,8 +31,8 @@ def compile(
     `f` must be pure: a function of its arguments only. It runs as Python when it is traced, not at each call:
     - printing, appending to a list and other side effects happen once;
     - an array or a number that it closes over is a constant, the value at tracing (torch and tf.Variables look again);
-    - random numbers without `seed=` are drawn anew at each call on torch and TensorFlow, and are an error on JAX, whose compiled
-      code has no state: pass a `tl.Key` to mean the same on the four;
+    - random numbers without `seed=` are drawn anew at each call, from the state that `tl.seed` sets. In the body of a loop on
+      JAX and under its own jax.jit they are an error: pass a `tl.Key` there;
     - `if` and `while` on values of arrays are `tl.cond` and `tl.while_loop` (torch leaves the compiled code for them instead).
 
     A Python number among the arguments: JAX takes it as an array (with weak dtype); torch compiles for its value and, when it

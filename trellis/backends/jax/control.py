@@ -6,7 +6,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 
+from trellis.backends.jax.random import CALL_KEY, CallKey, new_key
 from trellis.core import errors
 from trellis.core.leaves import MixedNest
 
@@ -34,10 +36,28 @@ jax.tree_util.register_pytree_node(MixedNest, lambda nest: (nest.arrays, nest.st
 
 
 def compile(function: Callable[[Flat], Any]) -> Callable[[Flat], Any]:
-    jitted = jax.jit(lambda leaves: MixedNest(function(leaves)))
+    """A function that draws without a seed gets a new key with each call; any other gets zeros, which it does not read."""
+    drawing = ""  # the op that draws, known once it has been traced
+    with jax.ensure_compile_time_eval():
+        no_key = jnp.zeros(2, jnp.uint32)
+
+    def traced(leaves: Flat, words: Any) -> MixedNest:
+        nonlocal drawing
+        key = CallKey(words)
+        token = CALL_KEY.set(key)
+        try:
+            return MixedNest(function(leaves))
+        finally:
+            CALL_KEY.reset(token)
+            drawing = drawing or key.op
+
+    jitted = jax.jit(traced)
 
     def run(leaves: Flat) -> Any:
-        nest = jitted(leaves)
+        known = drawing
+        nest = jitted(leaves, new_key(known) if known else no_key)
+        if drawing and not known:  # traced just now, with zeros
+            nest = jitted(leaves, new_key(drawing))
         return nest.fill(nest.arrays)
 
     return run

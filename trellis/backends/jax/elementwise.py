@@ -43,14 +43,26 @@ def _remainder(x1: Any, x2: Any) -> Any:
     return jnp.where(native == 0, zero, native)
 
 
+@jax.custom_jvp
 def _abs(x: Any) -> Any:
-    """With the derivative 0 at 0, where JAX's is 1."""
-    return jnp.where(x == 0, jnp.zeros_like(x), jnp.abs(x))
+    return jnp.abs(x)
 
 
+@jax.custom_jvp
 def _copysign(x1: Any, x2: Any) -> Any:
-    """With the derivative 0 at 0."""
-    return jnp.copysign(jnp.where(x1 == 0, jnp.zeros_like(x1), x1), x2)
+    return jnp.copysign(x1, x2)
+
+
+# The derivative at 0 is 0, where JAX's is 1. It is a factor: times an infinite one, as in sqrt(abs(x)), it is NaN.
+@_abs.defjvp  # type: ignore[attr-defined]
+def _abs_forward(primals: Any, tangents: Any) -> tuple[Any, Any]:
+    return _abs(*primals), tangents[0] * jnp.sign(*primals)
+
+
+@_copysign.defjvp  # type: ignore[attr-defined]
+def _copysign_forward(primals: Any, tangents: Any) -> tuple[Any, Any]:
+    x1, x2 = primals
+    return _copysign(x1, x2), tangents[0] * jnp.sign(x1) * jnp.copysign(jnp.ones_like(x2), x2)
 
 
 def _hypot(x1: Any, x2: Any) -> Any:

@@ -26,10 +26,10 @@ def is_array(x: Any) -> bool:
 
 
 def item_of(x: Any) -> Any:
-    """The item that promotion takes: the DType of an array, or a Python number; a NumPy scalar counts as a Python number."""
+    """The item that promotion takes: the DType of an array or of a NumPy scalar, or a Python number."""
     if is_array(x):
         return dtype_of(x)
-    return x.item() if isinstance(x, np.generic) else x
+    return dtypes.as_dtype(jax.dtypes.canonicalize_dtype(x.dtype)) if isinstance(x, np.generic) else x
 
 
 def compute_dtype(op: str, *operands: Any) -> Any:

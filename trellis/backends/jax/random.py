@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from contextvars import ContextVar
 from typing import Any
 
 import jax
@@ -13,8 +14,10 @@ from jax.extend.random import threefry2x32_p
 
 from trellis.backends.jax.meta import native_dtype, placement
 from trellis.core import dtypes, errors
+from trellis.core.dispatch import load
 from trellis.core.dtypes import DType
 from trellis.random.keys import DRAW, Key, make_key, threefry as python_threefry
+from trellis.random.state import current_state
 
 __all__ = ["Generator", "check_draw", "draws_in_graph", "random_unit", "random_words", "threefry"]
 
@@ -95,27 +98,55 @@ def random_unit(key: Any, *, shape: tuple[int, ...], dtype: DType, offset: int, 
     return _placed(_jit_unit(*_words(key), *_start(offset), shape=shape, dtype=dtype), device)
 
 
+class CallKey:
+    """The key that one call of a function of `tl.compile` gets, as its trace sees it, and how many draws have taken of it."""
+
+    def __init__(self, words: Any) -> None:
+        self.words, self.taken, self.op = words, itertools.count(), ""
+
+    def holds_here(self) -> bool:
+        """Whether the function itself is being traced. In the body of a loop every step would draw the same numbers."""
+        return getattr(jnp.zeros((), _U32), "_trace", None) is getattr(self.words, "_trace", None)
+
+    def next(self) -> Any:
+        return threefry(self.words, DRAW, next(self.taken))
+
+
+CALL_KEY: ContextVar[CallKey | None] = ContextVar("trellis_jax_call_key", default=None)
+
+
 def check_draw(op: str) -> None:
     """Under jit a draw from Python state would be a constant of the function. Eager grad and vmap compute, and may draw."""
     if isinstance(jnp.zeros((), _U32), jax.core.Tracer):
-        raise errors.seed_needed(op, "jax.jit")
+        key = _call_key()
+        if key is None:
+            raise errors.seed_needed(op, "jax.jit")
+        key.op = op
+
+
+def _call_key() -> CallKey | None:
+    found = CALL_KEY.get()
+    return found if found is not None and found.holds_here() else None
 
 
 def draws_in_graph() -> bool:
-    return False
+    return _call_key() is not None
 
 
 class Generator:
-    """A key for each draw, counted up."""
+    """A key for each draw, counted up; inside a compiled function, of the key of its call."""
 
     outlives_seed = False
 
     def __init__(self, words: tuple[int, int]) -> None:
         self._seed, self._drawn = words, itertools.count()
 
+    def graph_key(self) -> Any:
+        key = _call_key()
+        return key.next() if key is not None else np.array(python_threefry(self._seed, (DRAW, next(self._drawn))), _U32)
+
     def _key(self) -> Any:
-        words = python_threefry(self._seed, (DRAW, next(self._drawn)))
-        return jax.random.wrap_key_data(np.array(words, _U32), impl="threefry2x32")
+        return jax.random.wrap_key_data(self.graph_key(), impl="threefry2x32")
 
     def words(self, *, shape: tuple[int, ...], device: Any) -> Any:
         return _placed(jax.random.bits(self._key(), shape, jnp.uint32), device)
@@ -125,3 +156,9 @@ class Generator:
 
     def normal(self, *, shape: tuple[int, ...], dtype: DType, device: Any) -> Any:
         return _placed(jax.random.normal(self._key(), shape, native_dtype(dtype)), device)
+
+
+def new_key(op: str) -> Any:
+    """The key of one call of a compiled function that draws in `op`."""
+    check_draw(op)
+    return current_state().generator(load("jax")).graph_key()

@@ -31,9 +31,9 @@ _compute_dtype = functools.lru_cache(maxsize=4096, typed=True)(lambda op, *items
 
 
 def item_of(x: Any) -> Any:
-    """The item that promotion takes: the DType of a tensor or variable, or a Python number (a NumPy scalar's)."""
+    """The item that promotion takes: the DType of a tensor, a variable or a NumPy scalar, or a Python number."""
     if isinstance(x, np.generic):
-        return x.item()
+        return dtypes.as_dtype(x.dtype)
     return dtype_of(x) if hasattr(x, "dtype") else x
 
 
@@ -50,10 +50,10 @@ def promoted(op: str, *operands: Any) -> list[Any]:
 
 
 def operand(x: Any) -> Any:
-    """A tensor (a variable's value), or a Python number (a NumPy scalar's)."""
+    """A tensor (a variable's value, a NumPy scalar), or a Python number."""
     if isinstance(x, (tf.Tensor, *_NUMBERS)) and not isinstance(x, np.generic):
         return x if not isinstance(x, enum.Enum) else x.value
-    return x.item() if isinstance(x, np.generic) else tensor(x)
+    return tensor(x)
 
 
 def as_dtype(x: Any, native: tf.DType) -> Any:

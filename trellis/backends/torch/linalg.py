@@ -110,11 +110,16 @@ def solve(x1: torch.Tensor, x2: torch.Tensor) -> torch.Tensor:
 
 
 def _matrices(solver: Callable[..., torch.Tensor], a: torch.Tensor, b: torch.Tensor, **params: Any) -> torch.Tensor:
-    """A 1-d `b` is a vector and any other is matrices; torch also takes some shapes for a batch of vectors."""
+    """A 1-d `b` is a vector and any other is matrices; torch also takes some shapes for a batch of vectors.
+
+    Both get the same rank, because the vmap of torch's solve confuses the axes of operands of two ranks.
+    """
     if b.dim() == 1:
-        return solver(a, b[:, None], **params)[..., 0]
+        return _matrices(solver, a, b[:, None], **params)[..., 0]
     while 0 < b.dim() < a.dim():
         b = b.unsqueeze(0)
+    while 1 < a.dim() < b.dim():
+        a = a.unsqueeze(0)
     return solver(a, b, **params)
 
 

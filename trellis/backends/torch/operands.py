@@ -55,10 +55,10 @@ def scalar(value: Any, dtype: torch.dtype, device: Any) -> torch.Tensor:
 
 
 def weak(x: Any) -> Any:
-    """The DType of a tensor; a Python number itself. A NumPy scalar counts as a Python number."""
+    """The DType of a tensor or of a NumPy scalar; a Python number itself."""
     if isinstance(x, torch.Tensor):
         return dtype_of(x)
-    return x.item() if isinstance(x, np.generic) else x
+    return dtypes.as_dtype(x.dtype) if isinstance(x, np.generic) else x
 
 
 def to_tensors(operands: Sequence[Any], dtype: torch.dtype) -> list[torch.Tensor]:

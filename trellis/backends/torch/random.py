@@ -10,12 +10,14 @@ import torch
 from torch.utils import _pytree as pytree
 
 from trellis.backends.torch.meta import native_device
-from trellis.backends.torch.operands import NATIVE
-from trellis.core import dtypes, errors
+from trellis.backends.torch.operands import DTYPE, NATIVE
+from trellis.core import dtypes
+from trellis.core.dispatch import load
 from trellis.core.dtypes import DType
 from trellis.random.keys import Key, make_key
+from trellis.random.state import current_state
 
-__all__ = ["Generator", "check_draw", "draws_in_graph", "random_unit", "random_words", "threefry"]
+__all__ = ["Generator", "GraphGenerator", "check_draw", "draws_in_graph", "random_unit", "random_words", "threefry"]
 
 _BLOCK = 30_000  # eager: what stays in the cache; from 32,768 on torch starts its threads, which wait more than they work
 _ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
@@ -121,12 +123,11 @@ _UNIT = {dtypes.float32: _unit32, dtypes.float64: _unit64, dtypes.float16: _unit
 
 
 def check_draw(op: str) -> None:
-    if torch.compiler.is_compiling():
-        raise errors.seed_needed(op, "torch.compile")
+    pass
 
 
 def draws_in_graph() -> bool:
-    return False
+    return torch.compiler.is_compiling()
 
 
 class Generator:
@@ -156,3 +157,43 @@ class Generator:
 
     def normal(self, *, shape: tuple[int, ...], dtype: DType, device: Any) -> torch.Tensor:
         return torch.randn(shape, dtype=NATIVE[dtype], **self._place(device))
+
+
+# A draw in a graph of torch.compile. It is one op, which asks for the generator of the context when it runs: Dynamo cannot read
+# context variables. The tag keeps compilers from taking two draws for one, and from computing it when they compile.
+torch.library.define(
+    "trellis::draw",
+    "(str method, SymInt[] shape, ScalarType dtype, Device? device) -> Tensor",
+    tags=(torch.Tag.nondeterministic_seeded,),
+)
+
+
+@torch.library.impl("trellis::draw", "CompositeExplicitAutograd")
+def _draw(method: str, shape: list[int], dtype: torch.dtype, device: Any) -> torch.Tensor:
+    options = {} if method == "words" else {"dtype": DTYPE[dtype]}
+    return getattr(current_state().generator(load("torch")), method)(shape=tuple(shape), device=device, **options)
+
+
+@torch.library.register_fake("trellis::draw")
+def _drawn(method: str, shape: list[int], dtype: torch.dtype, device: Any) -> torch.Tensor:
+    return torch.empty(shape, dtype=dtype, device=device)
+
+
+class GraphGenerator:
+    """The generator that a graph draws from, whichever context runs it."""
+
+    @staticmethod
+    def words(*, shape: tuple[int, ...], device: Any) -> torch.Tensor:
+        return torch.ops.trellis.draw("words", shape, torch.uint32, native_device(device))
+
+    @staticmethod
+    def unit(*, shape: tuple[int, ...], dtype: DType, device: Any) -> torch.Tensor:
+        return torch.ops.trellis.draw("unit", shape, NATIVE[dtype], native_device(device))
+
+    @staticmethod
+    def normal(*, shape: tuple[int, ...], dtype: DType, device: Any) -> torch.Tensor:
+        return torch.ops.trellis.draw("normal", shape, NATIVE[dtype], native_device(device))
+
+    @staticmethod
+    def graph_key() -> torch.Tensor:
+        return GraphGenerator.words(shape=(2,), device=None)
