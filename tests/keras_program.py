@@ -280,6 +280,57 @@ def check_arguments() -> None:
     assert whole.predict([DENSE, DENSE], verbose=0).shape == (8, 2)
 
 
+class Flags(tl.Module):
+    """A keyword that is a tensor, and one that is not."""
+
+    def __init__(self, **options: Any) -> None:
+        self.linear = tl.Linear(3, 3, **options)
+
+    def forward(self, x: Any, scale: Any = 1.0, *, extra: Any = None, flip: bool = False) -> Any:
+        y = self.linear(-x if flip else x) * scale
+        return y if extra is None else y + extra
+
+
+def check_keywords_beside_flags() -> None:
+    model = Flags(backend="numpy", seed=0)
+    native = model.to_keras_module(check=False)
+    x, extra = DENSE, np.ones((len(DENSE), 3), np.float32)
+    for given in ({"extra": extra}, {"flip": True}, {"extra": extra, "flip": True}, {"scale": 2.0, "extra": extra}):
+        tensors = {key: keras.ops.convert_to_tensor(value) if key == "extra" else value for key, value in given.items()}
+        near(plain(native(keras.ops.convert_to_tensor(x), **tensors)), plain(model(x, **given)))
+    with pytest.raises(TypeError, match="flop"):
+        native(keras.ops.convert_to_tensor(x), flop=True)
+
+
+def check_untrainable_layers_keep_their_statistics() -> None:
+    x = MODELS["CNN"][1]
+    for freeze in (lambda native: native, lambda native: native.get_layer("norm")):
+        native = CNN(backend="numpy", seed=0).to_keras_module(check=False)
+        freeze(native).trainable = False
+        before = values(native)["norm/running_mean"].copy()
+        near(plain(native(x, training=True)), plain(native(x, training=False)))
+        np.testing.assert_array_equal(values(native)["norm/running_mean"], before)
+        freeze(native).trainable = True
+        assert differs(plain(native(x, training=True)), plain(native(x, training=False)))
+    frozen = CNN(backend="numpy", seed=0).freeze("norm").to_keras_module()  # which keeps the gradient off, as in Trellis
+    assert differs(plain(frozen(x, training=True)), plain(frozen(x, training=False)))
+
+
+def check_mixed_precision() -> None:
+    x, model = MODELS["MLP"][1], MLP(backend="numpy", seed=0)
+    try:
+        for policy, dtype in (("mixed_float16", "float16"), ("mixed_bfloat16", "bfloat16"), ("float64", "float32")):
+            keras.config.set_dtype_policy(policy)
+            native = model.to_keras_module()
+            y = native(keras.ops.convert_to_tensor(x))
+            assert keras.backend.standardize_dtype(y.dtype) == dtype
+            assert {variable.dtype for variable in native.variables if "seed" not in variable.path} == {"float32"}
+            near(plain(keras.ops.cast(y, "float32")), plain(model(x)), 3e-2)
+            assert type(native).from_config(native.get_config()).dtype_policy.name == native.dtype_policy.name
+    finally:
+        keras.config.set_dtype_policy("float32")
+
+
 def check_copies_and_shared_weights() -> None:
     model = Shared(backend="numpy", seed=0)
     native = model.to_keras_module()

@@ -128,6 +128,33 @@ def test_arrays_of_either_kind() -> None:
     assert isinstance(model(x)["rest"][0], torch.Tensor)
 
 
+def test_tied_weights_are_assigned_and_trained() -> None:
+    class Twin(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.table, self.mix, self.scores = nn.Embedding(7, 4), nn.Linear(4, 4), nn.Linear(4, 7, bias=False)
+            self.scores.weight = self.table.weight
+
+        def forward(self, x: Any) -> Any:
+            return self.scores(torch.tanh(self.mix(self.table(x))))
+
+    native = Twin()
+    model = tl.Module.from_torch_module(native)
+    assert list(model.v.to_flat_dict()) == ["table/weight", "mix/weight", "mix/bias"]
+    expected = native.table.weight.detach() * 2
+    model.v = model.v.map(lambda x: 2 * x)
+    assert torch.equal(native.scores.weight, expected)
+    with torch.no_grad():
+        native.mix.weight.data = native.mix.weight * 3  # another array, as an optimizer may put there
+        native.scores.weight.data = native.scores.weight * 3
+    assert torch.equal(model.v["table/weight"]._data, 3 * expected)
+    x = np.arange(14).reshape(7, 2) % 7
+    history = tl.Trainer(progress=False).fit(model, (x, x), tl.cross_entropy, tl.Adam(0.05), 20)
+    assert history.losses[-1] < history.losses[0]
+    assert native.scores.weight is native.table.weight
+    near(native(torch.tensor(x)), model(torch.tensor(x)))
+
+
 def test_inside_a_module_saved_copied_frozen() -> None:
     class Whole(tl.Module):
         def __init__(self) -> None:

@@ -10,15 +10,20 @@ import numpy as np
 import pytest
 import torch
 import torch._dynamo.testing
+import zoo
 from converter_cases import CNN, MLP, MODELS, Tied, loss_of, near
 from helpers import make, to_numpy
 from layer_cases import CASES, Case
 from torch import nn
 from torch.nn.utils import prune
+from torch.optim.swa_utils import update_bn
+from torch.utils.checkpoint import checkpoint
 
 import trellis as tl
 from trellis.convert import ConversionError
 from trellis.core import tree
+from trellis.nn import structure
+from trellis.nn.border import outside
 
 pytestmark = pytest.mark.xdist_group("torch")
 
@@ -296,12 +301,135 @@ def test_a_weight_shared_with_one_in_a_dict() -> None:
             return self.second(self.first(x)[0])
 
     native, x = Shared().to_torch_module(), torch.randn(2, 3, 4)
-    assert "second.w" not in native.state_dict()
+    assert native.second.w is native.first.layer0.kernel
+    assert list(native.state_dict()) == ["first.layer0.kernel", *list(native.state_dict())[1:-1], "second.w"]
+    assert "second.w" not in dict(native.named_parameters())  # torch counts it once
     twin = copy.deepcopy(native)
     with torch.no_grad():
         twin.first.layer0.kernel.zero_()
     assert not twin(x).any()
     assert native(x).all()
+
+
+def _placed(name: str) -> tuple[torch.nn.Module, Any]:
+    return zoo.make(name, "torch").to_torch_module(check=False).eval(), outside(zoo.placed(name, "torch"))
+
+
+@pytest.mark.parametrize("name", ["tied", "tied embedding", "tied in nests", "shared", "a child with its parent"])
+def test_shared_weights_stand_at_every_place(name: str) -> None:
+    native, inputs = _placed(name)
+    model = zoo.make(name, "torch").eval()
+    near(native(*inputs), model(*inputs))
+    state = native.state_dict()
+    places = [path.replace("/", ".") for path, *_ in structure.places(model)]
+    assert set(places) <= set(state)
+    assert {path.replace("/", ".") for path in model.v.to_flat_dict()} == {path for path, _ in native.named_parameters()}
+    other, _ = _placed(name)
+    with torch.no_grad():
+        for parameter in other.parameters():
+            parameter.zero_()
+    other.load_state_dict(state)
+    assert torch.equal(other.double().float()(*inputs), native(*inputs))
+    assert tl.Module.from_torch_module(copy.deepcopy(other)).v.all_equal(model.v)
+
+
+def test_a_part_that_is_replaced_is_used() -> None:
+    model, _, x = converted("MLP")
+    native = model.to_torch_module().eval()
+    before = native(x)
+    compiled = torch.compile(native, backend="eager", fullgraph=True)
+    near(compiled(x), before)
+    native.out = nn.Linear(64, 7)
+    assert native(x).shape == (6, 7)
+    near(compiled(x), native(x))
+    native(x).sum().backward()
+    assert native.out.weight.grad is not None
+    assert native.hidden.v0.w.grad.any()
+    twin = copy.deepcopy(native)
+    near(twin(x), native(x))
+    with torch.no_grad():
+        twin.out.bias += 1
+    assert not torch.equal(twin(x), native(x))
+    native._modules["out"] = nn.Identity()  # as torch.ao does it
+    assert native(x).shape == (6, 64)
+    native.set_submodule("hidden.v1", nn.Sequential(nn.Linear(64, 3), nn.Linear(3, 64)))
+    assert "hidden.v1.0.weight" in native.state_dict()
+    assert not torch.equal(native(x)[:, :5], before)
+    with pytest.raises(TypeError, match="from_torch_module: the part 'v1' was replaced by a Sequential"):
+        tl.Module.from_torch_module(native)
+    del native.out
+    with pytest.raises(AttributeError, match="a part that was removed"):
+        native(x)
+    native.hidden = nn.ModuleList([nn.Identity(), nn.Identity()])
+    with pytest.raises(RuntimeError, match=r"'hidden' was replaced, a list or dict of parts .*; replace its members"):
+        native(x)
+
+
+def test_a_part_may_be_wrapped() -> None:
+    """As LoRA does it: the wrapper calls the part that it stands for, and hooks of that one are called too."""
+
+    class Wrapper(nn.Module):
+        def __init__(self, base: Any) -> None:
+            super().__init__()
+            self.base, self.more = base, nn.Parameter(torch.zeros(()))
+
+        def forward(self, x: Any) -> Any:
+            return self.base(x) + self.more
+
+    _, native, x = converted("CNN")
+    native.eval()
+    before, calls = native(x), []
+    native.out, native.norm = Wrapper(native.out), Wrapper(native.norm)
+    near(native(x), before)
+    native.out.base.register_forward_hook(lambda *_: calls.append(1))
+    with torch.no_grad():
+        native.out.more += 1
+    near(native(x), before + 1)
+    assert calls == [1]
+    native.train()(x)
+    assert native.norm.base.running_mean.any()
+    native.out = native.out.base
+    near(native.eval()(x), Wrapper(native)(x))
+
+
+def test_a_shared_part_or_weight_is_replaced_everywhere_or_not_at_all() -> None:
+    for name, places in (("tied", ["first.w", "second.w"]), ("shared", ["left.v0", "right.v0", "again.v0"])):
+        native, inputs = _placed(name)
+        new = nn.Parameter(torch.zeros(4, 4)) if name == "tied" else nn.Linear(4, 4)
+        for place in places[::-1]:
+            if place != places[-1]:
+                with pytest.raises(RuntimeError, match="was replaced in one of several parts that share it; replace it in all"):
+                    native(*inputs)
+            above, _, last = place.rpartition(".")
+            setattr(native.get_submodule(above), last, new)
+        assert native(*inputs).shape == (4, 4)
+
+
+def test_averaged_models_update_their_statistics() -> None:
+    twin = nn.Sequential(nn.Linear(4, 6), nn.BatchNorm1d(6))
+    native: Any = tl.Sequential(tl.Linear(4, 6), tl.BatchNorm1D(6)).to_torch_module()
+    with torch.no_grad():
+        native.v0.w.copy_(twin[0].weight)
+        native.v0.b.copy_(twin[0].bias)
+    batches = [torch.randn(16, 4) * scale for scale in (1, 2, 5)]
+    for one in (twin, native):
+        one(batches[0])
+        update_bn(batches, one)
+    near(native.v1.running_mean, twin[1].running_mean)
+    near(native.v1.running_variance, twin[1].running_var)
+    assert native.v1.batches == 3
+    assert native.v1.momentum == 0.1
+
+
+@pytest.mark.parametrize("name", ["mlp", "no bias", "autoencoder", "language model", "bidirectional stack", "control flow"])
+def test_checkpointing(name: str) -> None:
+    """torch ends the second run by an exception of its own, which passes through every layer."""
+    native, inputs = _placed(name)
+    parameters = list(native.parameters())
+    expected = torch.autograd.grad(zoo.loss(native(*inputs)), parameters)
+    found = torch.autograd.grad(zoo.loss(checkpoint(native, *inputs, use_reentrant=False)), parameters)
+    for a, b in zip(found, expected, strict=True):
+        near(a, b)
 
 
 def test_parts_are_modules_too() -> None:

@@ -19,11 +19,10 @@ import numpy as np
 
 from trellis.core import dispatch
 from trellis.core.array import Array
-from trellis.core.container import Container
 from trellis.nn import building
-from trellis.nn.border import inside, outside, run as run_module
+from trellis.nn.border import inside, outside
 from trellis.nn.module import Module
-from trellis.nn.structure import Binding, gather, is_floating, modules
+from trellis.nn.structure import gather, is_floating, modules
 
 
 class ConversionError(ValueError):
@@ -256,26 +255,6 @@ def hollow(made: Module) -> None:
         building.change(made, lambda x: Array(np.broadcast_to(np.zeros((), numpy.native_dtype(x.dtype)), tuple(x.shape))))
 
 
-def run_on(
-    made: Module, v: Mapping[str, Any], buffers: Mapping[str, Any], stream: Any, set_mode: Callable[[Module], Any],
-    args: tuple[Any, ...], kwargs: Mapping[str, Any],
-) -> tuple[Any, dict[str, Any]]:  # fmt: skip
-    """Run a skeleton on native arrays (path -> array): its result in native arrays, and path -> value of the buffers it changed.
-
-    `set_mode` sets the mode of each layer of this run; the layers draw from `stream`.
-    """
-    binding = Binding(stream=stream)
-    try:
-        one = made._copy(binding, Container.from_flat_dict(v), Container.from_flat_dict(buffers))
-        for _, layer in binding.pairs:
-            set_mode(layer)
-        result = outside(run_module(one, args, dict(kwargs)))
-        after = native_state(one, buffers=True)
-        return result, {path: x for path, x in after.items() if x is not buffers[path]}
-    finally:
-        binding.release()
-
-
 def nested(flat: Mapping[tuple[str, ...], Any]) -> dict[str, Any]:
     """Nested dicts of values by their keys."""
     made: dict[str, Any] = {}
@@ -285,8 +264,3 @@ def nested(flat: Mapping[tuple[str, ...], Any]) -> dict[str, Any]:
             node = node.setdefault(key, {})
         node[keys[-1]] = value
     return made
-
-
-def native_state(module: Module, *, buffers: bool = False) -> dict[str, Any]:
-    """Path -> native array, of the parameters or the buffers."""
-    return {path: x._data for path, x in gather(module, buffers).to_flat_dict().items()}

@@ -24,7 +24,16 @@ from trellis.nn.structure import Meta, adopt, gather
 from trellis.ops.conversion import to_numpy
 from trellis.random.keys import Key, make_key
 
-_KINDS = ("tuple", "same", "numpy", "dtype", "key", "stream", "array", "module", "object", "function")
+_READERS: dict[str, Callable[[Any, dict[str, Any]], Any]] = {  # of a reader and the data; for other kinds the reader has methods
+    "tuple": lambda reader, data: tuple(reader.value(data["members"])),
+    "same": lambda reader, data: reader.made[data["id"]],
+    "numpy": lambda reader, data: np.array(data["values"], data["dtype"]),
+    "dtype": lambda reader, data: dtypes.as_dtype(data["name"]),
+    "key": lambda reader, data: make_key(tuple(data["words"])),
+    "stream": lambda reader, data: Stream(reader.value(data["key"]), data["count"]),
+    "function": lambda reader, data: reader.found(data["name"], "function"),
+}
+_KINDS = (*_READERS, "array", "module", "object")
 _OWN = "tl."  # begins the names of Trellis's own classes and functions
 _ROOMS = (training, optim, transforms, random, ops, nn)
 _PUBLIC = {name: value for room in _ROOMS for name in room.__all__ if callable(value := vars(room)[name])}
@@ -128,25 +137,7 @@ class _Reader:
             )
         if kind in _MAPPINGS:
             return _MAPPINGS[kind]([(self.value(key), self.value(member)) for key, member in data["members"]])
-        return getattr(self, kind)(data)
-
-    def tuple(self, data: dict[str, Any]) -> Any:
-        return tuple(self.value(data["members"]))
-
-    def same(self, data: dict[str, Any]) -> Any:
-        return self.made[data["id"]]
-
-    def numpy(self, data: dict[str, Any]) -> Any:
-        return np.array(data["values"], data["dtype"])
-
-    def dtype(self, data: dict[str, Any]) -> Any:
-        return dtypes.as_dtype(data["name"])
-
-    def key(self, data: dict[str, Any]) -> Any:
-        return make_key(tuple(data["words"]))
-
-    def stream(self, data: dict[str, Any]) -> Any:
-        return Stream(self.value(data["key"]), data["count"])
+        return (_READERS.get(kind) or getattr(_Reader, kind))(self, data)
 
     def array(self, data: dict[str, Any]) -> Any:
         dtype = dtypes.as_dtype(data["dtype"])
@@ -172,16 +163,13 @@ class _Reader:
         vars(made).update({name: self.value(member) for name, member in data["attributes"].items()})
         return made
 
-    def function(self, data: dict[str, Any]) -> Any:
-        return self._found(data["name"], "function")
-
     def _new(self, data: dict[str, Any], base: type) -> Any:
-        found = self._found(data["class"], "class")
+        found = self.found(data["class"], "class")
         if not (isinstance(found, type) and issubclass(found, base)):
             raise TypeError(f"{data['class']!r} is {found!r}; expected a subclass of {base.__name__}")
         return object.__new__(found)
 
-    def _found(self, name: str, what: str) -> Any:
+    def found(self, name: str, what: str) -> Any:
         found = _PUBLIC.get(name.removeprefix(_OWN)) if name.startswith(_OWN) else self.find(name)
         if found is None:
             raise ValueError(f"the {what} {name!r} of the model is not known here; give it: custom_objects={{{name!r}: ...}}")

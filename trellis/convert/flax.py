@@ -15,10 +15,11 @@ from jax.core import Tracer
 
 from trellis.backends.jax.random import check_draw
 from trellis.convert import check as checking, pure
-from trellis.convert.common import Foreign, Slot, hollow, instance_of, nested, original, run_on, skeleton
+from trellis.convert.common import Foreign, Slot, hollow, instance_of, nested, original, skeleton
 from trellis.convert.pure import Leaf
 from trellis.core import tree
 from trellis.core.container import Container
+from trellis.nn.functional import run_on
 from trellis.nn.module import Module
 from trellis.nn.structure import as_array, gather, modules
 

@@ -12,8 +12,9 @@ import jax.numpy as jnp
 
 from trellis.backends.jax.random import check_draw
 from trellis.convert import check as checking, pure
-from trellis.convert.common import hollow, instance_of, native_state, nested, original, run_on, skeleton
+from trellis.convert.common import hollow, instance_of, nested, original, skeleton
 from trellis.convert.pure import Leaf
+from trellis.nn.functional import native_state, run_on
 from trellis.nn.module import Module
 
 TO, FROM = "to_haiku_module", "from_haiku_module"

@@ -6,6 +6,7 @@ Keras 3 runs on TensorFlow, JAX or torch, as KERAS_BACKEND says. A converted mod
 from __future__ import annotations
 
 import copy
+import inspect
 import re
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
@@ -15,12 +16,13 @@ import keras
 import numpy as np
 
 from trellis.convert import check as checking
-from trellis.convert.common import Foreign, Slot, hollow, instance_of, original, run_on, skeleton
+from trellis.convert.common import Foreign, Slot, hollow, instance_of, original, skeleton
 from trellis.convert.description import describe, rebuild
 from trellis.core import dtypes, tree
 from trellis.core.array import Array
 from trellis.core.dispatch import interpreters
 from trellis.nn.border import outside
+from trellis.nn.functional import run_on
 from trellis.nn.module import Module
 from trellis.nn.structure import gather, modules
 from trellis.ops.conversion import astype
@@ -53,10 +55,12 @@ class _Plan:
     def __init__(self, rows: dict[Path, _Row], kinds: Mapping[str, str]) -> None:
         self.rows, self.kinds = rows, kinds
         self.variables: dict[Path, Any] = {}
+        self.layers: dict[Path, Any] = {}
 
     def grow(self, layer: Any, depth: int) -> None:
         """Make the variables of a layer, and the layers below it with theirs."""
         below: dict[str, dict[Path, _Row]] = {}
+        self.layers[next(iter(self.rows), ())[:depth]] = layer
         for path, row in self.rows.items():
             if len(path) > depth + 1:
                 below.setdefault(path[depth], {})[path] = row
@@ -73,9 +77,9 @@ class _Plan:
             layer.parts[key] = part = kind(_Plan(rows, self.kinds), depth + 1, name=key, dtype=layer.dtype_policy)
             part.build()
             self.variables |= part.plan.variables
-        parameters = [row for row in self.rows.values() if not row.is_buffer]
-        if parameters and not any(row.trainable for row in parameters):
-            layer.trainable = False  # as a user of Keras freezes it, and trains it again
+            self.layers |= part.plan.layers
+        if self.rows and not any(row.is_buffer or row.trainable for row in self.rows.values()):
+            layer.trainable = False  # as a user of Keras freezes it, and trains it again; with buffers that would stop them too
 
 
 class Weights(keras.layers.Layer):
@@ -123,10 +127,17 @@ class _Held:
         self.module = module
         self.variables = {"/".join(path): variable for path, variable in plan.variables.items()}
         self.buffers = {"/".join(path) for path, row in plan.rows.items() if row.is_buffer}
-        self.required = checking.required(module._forward if type(module).forward is Module.forward else module.forward)
+        signature = inspect.signature(module._forward if type(module).forward is Module.forward else module.forward)
+        self.required = checking.required(signature)
+        # Keras looks at each argument by its name; all may be missing, because fit() gives all inputs as one.
+        takes = [p if p.kind.name.startswith("VAR_") else p.replace(default=None) for p in signature.parameters.values()]
+        self.signature = inspect.Signature(takes)
+        self.layers: dict[int, Any] = {}  # the layer of each Module that has buffers, by the records that its copies share
         plan.rows = {}
-        for _, part, _ in modules(module):
+        for path, part, _ in modules(module):
             part._meta.frozen.clear()  # Keras says which variables are trained
+            if part._meta.buffers:
+                self.layers[id(part._meta)] = plan.layers.get(tuple(path.split("/")) if path else ())
         hollow(module)
 
     def values(self) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -145,8 +156,9 @@ class _Held:
             elif isinstance(args[0], dict):
                 args, kwargs = (), args[0]
 
-        def set_mode(layer: Module) -> None:
-            layer.training = training
+        def set_mode(part: Module) -> None:  # one that is not trained keeps its statistics, as Keras' own does
+            layer = self.layers.get(id(part._meta))
+            part.training = training and (layer is None or layer.trainable)
 
         result, changed = run_on(self.module, *self.values(), draws, set_mode, args, kwargs)
         for path, value in changed.items():
@@ -181,6 +193,7 @@ class KerasModule(keras.Model):
         self.seed_generator = keras.random.SeedGenerator()
         self.build()
         self.held = _Held(module, self.plan)
+        self._call_signature = self.held.signature
 
     def build(self, input_shape: Any = None) -> None:
         self.plan.grow(self, 0)
@@ -202,7 +215,8 @@ class KerasModule(keras.Model):
     # ---- files
     def get_config(self) -> dict[str, Any]:
         module = describe(self.held.module, _name)
-        return {"name": self.name, "trainable": self.trainable, "module": module, "frozen": sorted(_frozen(self))}
+        frozen, policy = sorted(_frozen(self)), self.dtype_policy.name
+        return {"name": self.name, "trainable": self.trainable, "module": module, "frozen": frozen, "policy": policy}
 
     @classmethod
     def from_config(cls, config: dict[str, Any], custom_objects: Any = None) -> Any:
@@ -210,7 +224,9 @@ class KerasModule(keras.Model):
         module = rebuild(config.pop("module"), _backend(), lambda name: _named(name, custom_objects))
         for path in config.pop("frozen", ()):
             module.freeze(path)
-        return cls(module, **config)
+        policy, made = config.pop("policy", None), cls(module, **config)
+        made.dtype_policy = policy or made.dtype_policy
+        return made
 
     def get_build_config(self) -> None:
         """It is built when it is made."""
@@ -258,6 +274,9 @@ def to_native(model: Module, *, inputs: Any = None, check: bool = True, **option
     if check:
         parameters = {path: x for path, x in native.held.variables.items() if path not in native.held.buffers}
         checking.verify_module(TO, model, _runner(native, parameters, {}), inputs, lambda: _original(native))
+    policy = keras.config.dtype_policy()
+    if policy.compute_dtype != policy.variable_dtype == native.variable_dtype and native.autocast:
+        native.dtype_policy = policy  # mixed precision, of parameters that have the dtype it wants; others keep their own
     return native
 
 

@@ -14,13 +14,13 @@ import numpy as np
 from jax.core import Tracer
 
 from trellis.convert import check as checking
-from trellis.convert.common import Foreign, Slot, attribute_name, native_state
+from trellis.convert.common import Foreign, Slot, attribute_name
 from trellis.core import tree
 from trellis.core.array import Array
 from trellis.core.container import Container
 from trellis.core.dispatch import load
 from trellis.nn.border import outside
-from trellis.nn.functional import functional_call
+from trellis.nn.functional import functional_call, native_state
 from trellis.nn.module import Module
 from trellis.nn.structure import as_array
 from trellis.random.keys import Key, make_key

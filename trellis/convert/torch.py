@@ -10,55 +10,28 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-import numpy as np
 import torch
 from torch.nn.parameter import is_lazy
 
-from trellis.backends.torch.meta import native_device
-from trellis.backends.torch.random import Generator
+from trellis.backends.torch.random import GLOBAL, seeded
 from trellis.convert import check as checking
 from trellis.convert.common import Foreign, Slot, instance_of, original, skeleton
 from trellis.core.array import Array
 from trellis.core.dispatch import load
-from trellis.nn import torch_names
 from trellis.nn.border import across, inside, outside
 from trellis.nn.module import Module
-from trellis.nn.structure import Binding, gather, modules
-from trellis.ops.conversion import to_numpy
-from trellis.random.keys import key_data
-from trellis.random.sources import NativeKey
+from trellis.nn.normalization import BatchNorm
+from trellis.nn.structure import ARRAY, KINDS, MODULE, Binding, gather, items, key_of, members, modules
 
 load("torch")
 TO, FROM = "to_torch_module", "from_torch_module"
 
 
 # ---- a Module as a torch module ------------------------------------------------------------------------------------------------
-class _Global(Generator):
-    """torch's own generators, which torch.manual_seed seeds, and the stream that takes every draw of a run from them."""
-
-    def __init__(self) -> None:
-        super().__init__((0, 0))
-        self.key = NativeKey(self)
-
-    def next(self) -> NativeKey:
-        return self.key
-
-    def _place(self, device: Any) -> dict[str, Any]:
-        return {"device": torch.get_default_device() if device is None else native_device(device)}
-
-    def dropout(self, x: torch.Tensor, prob: float) -> torch.Tensor:
-        return torch.dropout(x, prob, True)
-
-
-_DRAWS = _Global()
-_IN_TORCH = Binding(stream=_DRAWS)  # of every Module that a torch module runs
-
-
-# A table of torch's, a name, and whose table it is: a parametrization takes the name out of the table, and the part computes it.
-_Place = tuple[dict[str, Any], str, Any]
+_IN_TORCH = Binding(stream=GLOBAL)  # of every Module that a torch module runs
 
 
 class TorchModule(torch.nn.Module):
@@ -67,43 +40,67 @@ class TorchModule(torch.nn.Module):
     trellis_module: Any  # None for a list or dict of parts
 
     def __init__(self, module: Module | None) -> None:
-        super().__init__()
+        torch.nn.Module.__init__(self)
         self.trellis_module = module
-        self._places: list[_Place | None] = []  # where torch holds each array of the model, in its order
-        if module is not None:
-            self.training = module.training
+        self._held: dict[str, tuple[str, Array]] = {}  # the attribute and the Array of each parameter and buffer of this part
+        self._members: dict[str, Module | None] = {}  # the Module that each part below computes; None for a list or dict
+        self.training = module is None or module.training
+
+    def _links(self) -> Iterator[tuple[dict[str, Any], str, Any, Any]]:
+        """(table, name, part, the Module that it computes) of every part below; not below one that was replaced."""
+        for name, module in self._members.items():
+            part = self._modules.get(name)
+            yield self._modules, name, part, module
+            if _is_part(part, module):
+                yield from part._links()  # type: ignore[union-attr]
 
     def _bind(self) -> None:
-        """List the arrays that a call sets. The lists are not copied with the module: a copy makes its own."""
-        self._arrays: list[tuple[Array, dict[str, Any], str, Any]] = []
-        self._states: list[tuple[Module, str, Array, dict[str, Any], str]] = []  # buffers, and whose they are
-        if self.trellis_module is None:
-            return
-        object.__setattr__(self.trellis_module, "_bound", _IN_TORCH)
-        arrays = [place.array for place in torch_names.places(self.trellis_module)]
-        self._arrays += [(array, *place) for array, place in zip(arrays, self._places, strict=True) if place is not None]
-        found = {id(array): (array, table, name) for array, table, name, _ in self._arrays}
-        for _, one, _ in modules(self.trellis_module):
-            for name in sorted(one._meta.buffers):
-                array = one.__dict__.get(name)
-                if isinstance(array, Array):
-                    self._states.append((one, name, *found[id(array)]))
-        self._listen()
+        """List what a call sets and looks at. The lists are not copied with the module: a copy makes its own."""
+        links, found = list(self._links()), {}
+        self._watched = [link[:3] for link in links]  # tables, names, and what they held; a change binds anew
+        self._arrays: list[tuple[Array, dict[str, Any], str, Any]] = []  # a table of torch's and a name, and whose table it is
+        self._states: list[tuple[Any, str, Array, dict[str, Any], str]] = []  # buffers, and whose they are
+        if self.trellis_module is not None:
+            object.__setattr__(self.trellis_module, "_bound", _IN_TORCH)
+        for part in dict.fromkeys([self, *(part for _, _, part, module in links if _is_part(part, module))]):
+            for key, (name, array) in part._held.items():
+                # A parametrization takes the name out of the table, and the part computes it.
+                table: Any = part._buffers if key in part._buffers else part._parameters
+                if table is part._buffers:
+                    self._states.append((part.trellis_module, name, array, table, key))
+                if id(array) not in found:
+                    self._arrays.append((array, table, key, part))
+                elif table.get(key) is not found[id(array)]:
+                    raise RuntimeError(f"{key!r} was replaced in one of several parts that share it; replace it in all of them")
+                else:
+                    self._watched.append((table, key, table.get(key)))
+                found[id(array)] = table.get(key)
+        chosen: dict[int, Any] = {}
+        for _, name, part, module in links:
+            if chosen.setdefault(id(module), part) is not part and module is not None:
+                raise RuntimeError(f"{name!r} was replaced in one of several parts that share it; replace it in all of them")
+            if module is None and not _is_part(part, None):
+                raise RuntimeError(f"{name!r} was replaced, a list or dict of parts of a converted model; replace its members")
+            if module is not None:
+                module.__dict__.pop("forward", None)
+                part._listen() if _is_part(part, module) else object.__setattr__(module, "forward", _Hooked(part))
 
     def _listen(self) -> None:
         """Let a call of this part inside the model go through torch if anybody hooked in here."""
-        if self.trellis_module is not None:
-            hooks = (self._forward_hooks, self._forward_pre_hooks, self._backward_hooks, self._backward_pre_hooks)
-            self.trellis_module.__dict__.pop("forward", None)
-            if any(hooks):
-                object.__setattr__(self.trellis_module, "forward", _Hooked(self))
+        hooks = (self._forward_hooks, self._forward_pre_hooks, self._backward_hooks, self._backward_pre_hooks)
+        if self.trellis_module is not None and "forward" not in self.trellis_module.__dict__ and any(hooks):
+            object.__setattr__(self.trellis_module, "forward", _Hooked(self))
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         module = self.trellis_module
-        if torch.compiler.is_compiling():
-            return self._trace(args, kwargs)
         if module is None:
             raise TypeError("this is a list or dict of modules and has no forward of its own; call its members")
+        for table, name, value in self._watched:
+            if table.get(name) is not value:
+                self._bind()
+                break
+        if torch.compiler.is_compiling():
+            return self._trace(args, kwargs)
         for array, table, name, part in self._arrays:
             array._data = table[name] if name in table else getattr(part, name)
         if not self._states:
@@ -118,14 +115,12 @@ class TorchModule(torch.nn.Module):
 
     def _trace(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """The same without a trace in the model, since torch.compile would repeat every change of it at each call."""
-        binding = Binding(stream=_DRAWS)
+        binding = Binding(stream=GLOBAL)
         for array, table, name, part in self._arrays:
             binding.arrays[id(array)] = Array(table[name] if name in table else getattr(part, name))
         result = _past_hooks(binding.copy(self.trellis_module, None, None), args, kwargs)
         made, given = binding.modules, binding.arrays
-        _assign(
-            [(table, key, made[id(owner)].__dict__[name], given[id(array)]) for owner, name, array, table, key in self._states]
-        )
+        _assign([(table, key, made[id(one)].__dict__[name], given[id(x)]) for one, name, x, table, key in self._states])
         return result
 
     def train(self, mode: bool = True) -> TorchModule:
@@ -134,27 +129,11 @@ class TorchModule(torch.nn.Module):
         return super().train(mode)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in self.__dict__.items() if name not in ("_arrays", "_states")}
+        return {name: value for name, value in self.__dict__.items() if name not in ("_arrays", "_states", "_watched")}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)
         self._bind()
-
-    def register_forward_hook(self, *args: Any, **kwargs: Any) -> Any:
-        return self._heard(super().register_forward_hook(*args, **kwargs))
-
-    def register_forward_pre_hook(self, *args: Any, **kwargs: Any) -> Any:
-        return self._heard(super().register_forward_pre_hook(*args, **kwargs))
-
-    def register_full_backward_hook(self, *args: Any, **kwargs: Any) -> Any:
-        return self._heard(super().register_full_backward_hook(*args, **kwargs))
-
-    def register_full_backward_pre_hook(self, *args: Any, **kwargs: Any) -> Any:
-        return self._heard(super().register_full_backward_pre_hook(*args, **kwargs))
-
-    def _heard(self, handle: Any) -> Any:
-        self._listen()
-        return handle
 
     def _get_name(self) -> str:
         return "Parts" if self.trellis_module is None else type(self.trellis_module).__name__
@@ -163,14 +142,51 @@ class TorchModule(torch.nn.Module):
         return "" if self.trellis_module is None else self.trellis_module._repr_arguments()
 
 
-class _Hooked:
-    """Stands for `forward` of a part that has hooks. It is copied without the part, which puts its own there."""
+def _heard(name: str) -> Any:
+    """A method that registers a hook, and lets the part know."""
+    register = getattr(torch.nn.Module, name)
 
-    def __init__(self, part: TorchModule | None) -> None:
+    def registered(self: TorchModule, *args: Any, **kwargs: Any) -> Any:
+        handle = register(self, *args, **kwargs)
+        self._listen()
+        return handle
+
+    return registered
+
+
+for _name in ("forward_hook", "forward_pre_hook", "full_backward_hook", "full_backward_pre_hook"):
+    setattr(TorchModule, f"register_{_name}", _heard(f"register_{_name}"))
+
+
+class TorchBatchNorm(TorchModule, torch.nn.modules.batchnorm._BatchNorm):
+    """A batch normalization that torch knows as one: `swa_utils.update_bn` resets its statistics and sets its momentum."""
+
+    track_running_stats = False  # under torch's names
+
+    momentum: Any = property(
+        lambda self: self.trellis_module.momentum, lambda self, value: setattr(self.trellis_module, "momentum", value)
+    )
+
+    def reset_running_stats(self) -> None:
+        for name, value in (("running_mean", 0), ("running_variance", 1), ("batches", 0)):
+            self._buffers[name].fill_(value)  # type: ignore[union-attr]
+
+
+def _is_part(part: Any, module: Module | None) -> bool:
+    """Whether a torch module is the part that computes a Module, or None."""
+    return isinstance(part, TorchModule) and part.trellis_module is module
+
+
+class _Hooked:
+    """Stands for `forward` of a part that has hooks or was replaced. It is copied without the part, which puts its own there."""
+
+    def __init__(self, part: Any) -> None:
         self.part = part
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        return inside(self.part(*outside(args), **outside(kwargs)))  # type: ignore[misc]
+        if self.part is None:
+            raise AttributeError("the model calls a part that was removed from its torch module; put torch.nn.Identity() there")
+        return inside(self.part(*outside(args), **outside(kwargs)))
 
     def __reduce__(self) -> Any:
         return _Hooked, (None,)
@@ -205,56 +221,59 @@ def _assign(states: list[tuple[dict[str, Any], str, Array, Array]]) -> None:
 def to_native(model: Module, *, inputs: Any = None, check: bool = True) -> TorchModule:
     native = _parts(skeleton(model, "torch", TO))
     if check:
-        found = _runner(native, _values(native, buffers=False))
-        checking.verify_module(TO, model, found, inputs, lambda: _back(native))
+        checking.verify_module(TO, model, _runner(native, _values(native, buffers=False)), inputs, lambda: _back(native))
     return native
 
 
 def _parts(model: Module) -> TorchModule:
-    """The torch modules of a tree of Modules, and in each the parameters and buffers of that part."""
-    parts: dict[str, TorchModule] = {path: TorchModule(one) for path, one, _ in modules(model)}
-    for path in list(parts):
-        _part(parts, path)
-    frozen = model.frozen
-    places: dict[int, _Place] = {}
-    for is_buffer in (False, True):
-        for path, array in gather(model, is_buffer).to_flat_dict().items():
-            above, _, name = path.rpartition("/")
-            part = _part(parts, above)
-            table: Any = part._buffers if is_buffer else part._parameters  # past torch's check: `children` is a good name
-            table[name] = array._data if is_buffer else torch.nn.Parameter(array._data, requires_grad=path not in frozen)
-            places[id(array)] = table, name, part
-    for part in parts.values():
-        if part.trellis_module is not None:
-            part._places = [places.get(id(place.array)) for place in torch_names.places(part.trellis_module)]
-        part._bind()
-    return parts[""]
+    """The torch modules of a tree of Modules, and in each the parameters and buffers of that part, shared ones at every place."""
+    paths = {id(array): path for path, array in gather(model).to_flat_dict().items()}
+    frozen, made, tensors = model.frozen, {}, {}
 
+    def grow(part: TorchModule, held: Iterable[tuple[str, Any]], buffers: Any, above: tuple[int, ...]) -> TorchModule:
+        for name, value in held:
+            kind, key = KINDS[type(value)], key_of(name) if part.trellis_module is not None else name
+            if kind == ARRAY and (name in buffers or id(value) in paths):
+                if id(value) not in tensors:
+                    trained = name not in buffers and paths[id(value)] not in frozen
+                    tensors[id(value)] = value._data if name in buffers else torch.nn.Parameter(value._data, trained)
+                # past torch's check: `children` is a good name
+                (part._buffers if name in buffers else part._parameters)[key] = tensors[id(value)]  # type: ignore[index]
+                part._held[key] = name, value
+            elif kind == MODULE and id(value) not in above:  # no cycle, which torch cannot walk
+                part._modules[key], part._members[key] = whole(value, above), value
+            elif kind > MODULE:
+                nest = grow(TorchModule(None), items(value, kind), (), above)
+                if nest._held or nest._members:
+                    part._modules[key], part._members[key] = nest, None
+        return part
 
-def _part(parts: dict[str, TorchModule], path: str) -> TorchModule:
-    """The part at a path, in the part above it; those of lists and dicts are made."""
-    if path not in parts:
-        parts[path] = TorchModule(None)
-    if path:
-        above, _, name = path.rpartition("/")
-        _part(parts, above)._modules.setdefault(name, parts[path])
-    return parts[path]
+    def whole(module: Module, above: tuple[int, ...]) -> TorchModule:
+        if id(module) not in made:
+            made[id(module)] = part = (TorchBatchNorm if isinstance(module, BatchNorm) else TorchModule)(module)
+            grow(part, [(name, value) for name, value, _ in members(module)], module._meta.buffers, (*above, id(module)))
+        return made[id(module)]
+
+    native = whole(model, ())
+    for part in native.modules():
+        part._bind()  # type: ignore[operator]
+    return native
 
 
 def _back(native: TorchModule) -> Module:
     """The model that a torch module was made of, with the values it has now."""
     if native.trellis_module is None:
         raise TypeError(f"{FROM}: this is a list or dict of parts of a converted model; give the whole, or one part")
+    for _, name, part, module in native._links():
+        if not _is_part(part, module):
+            raise TypeError(f"{FROM}: the part {name!r} was replaced by a {type(part).__name__}; it is no Trellis model any more")
     v, buffers = (_values(native, is_buffer) for is_buffer in (False, True))
     model = original(native.trellis_module, *({path: x.detach() for path, x in part.items()} for part in (v, buffers)))
     for (_, one, _), (_, now, _) in zip(modules(model), modules(native.trellis_module)):
         one.__dict__.pop("forward", None)
         one.training = now.training
-    for path in model.frozen:
-        model.unfreeze(path)
     for path, x in v.items():
-        if not x.requires_grad:
-            model.freeze(path)
+        (model.unfreeze if x.requires_grad else model.freeze)(path)
     return model
 
 
@@ -296,7 +315,7 @@ class FromTorch(Foreign):
         link = self._meta.link
         given = [x.clone() if slot.is_buffer else x for x, slot in zip(arrays, link.slots)]
         state = dict(zip(link.names, given))
-        with link.alone(), _seeded(self.next_seed()):  # functional_call swaps the arrays for a while
+        with link.alone(), seeded(self.next_seed()):  # functional_call swaps the arrays for a while
             result = torch.func.functional_call(self.native, state, args, kwargs, tie_weights=False)
         # torch's batch normalization changes its statistics without a sign
         buffers = [i for i, slot in enumerate(link.slots) if slot.is_buffer]
@@ -330,19 +349,6 @@ class _Held:
         else:
             with torch.no_grad():
                 own.copy_(value)
-
-
-@contextlib.contextmanager
-def _seeded(key: Any) -> Iterator[None]:
-    """Draws of torch's own generators by a key, if one is given, and the generators as they were behind it."""
-    if key is None or isinstance(key, NativeKey):
-        yield
-        return
-    words = key_data("seed", key)
-    high, low = words if isinstance(words, tuple) else map(int, np.asarray(to_numpy(words)))
-    with torch.random.fork_rng():
-        torch.manual_seed((high << 32 | low) - 2**63)
-        yield
 
 
 def from_native(

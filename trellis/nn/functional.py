@@ -1,14 +1,15 @@
-"""A Module as a pure function of its parameters and buffers."""
+"""A Module as a pure function of its parameters and buffers: of Containers, and of native arrays by path."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from trellis.core.container import Container
-from trellis.nn.border import run_copy
+from trellis.nn.border import outside, run, run_copy
 from trellis.nn.building import Stream
 from trellis.nn.module import Module
-from trellis.nn.structure import gather
+from trellis.nn.structure import Binding, gather
 from trellis.random.keys import Key
 
 
@@ -33,3 +34,28 @@ def functional_call(
         raise RuntimeError(f"functional_call: {type(model).__name__} is not built; call it once, or model.build()")
     result, copy = run_copy(model, args, kwargs, v, buffers, stream=None if seed is None else Stream(Key(seed)))
     return result, gather(copy, buffers=True)
+
+
+def run_on(
+    made: Module, v: Mapping[str, Any], buffers: Mapping[str, Any], stream: Any, set_mode: Callable[[Module], Any],
+    args: tuple[Any, ...], kwargs: Mapping[str, Any],
+) -> tuple[Any, dict[str, Any]]:  # fmt: skip
+    """Run a skeleton on native arrays (path -> array): its result in native arrays, and path -> value of the buffers it changed.
+
+    `set_mode` sets the mode of each layer of this run; the layers draw from `stream`.
+    """
+    binding = Binding(stream=stream)
+    try:
+        one = made._copy(binding, Container.from_flat_dict(v), Container.from_flat_dict(buffers))
+        for _, layer in binding.pairs:
+            set_mode(layer)
+        result = outside(run(one, args, dict(kwargs)))
+        after = native_state(one, buffers=True)
+        return result, {path: x for path, x in after.items() if x is not buffers[path]}
+    finally:
+        binding.release()
+
+
+def native_state(module: Module, *, buffers: bool = False) -> dict[str, Any]:
+    """Path -> native array, of the parameters or the buffers."""
+    return {path: x._data for path, x in gather(module, buffers).to_flat_dict().items()}

@@ -3,9 +3,12 @@ torch.Generators of our own for draws without a seed."""
 
 from __future__ import annotations
 
+import contextlib
 import math
+from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
 import torch
 from torch.utils import _pytree as pytree
 
@@ -14,7 +17,9 @@ from trellis.backends.torch.operands import DTYPE, NATIVE
 from trellis.core import dtypes
 from trellis.core.dispatch import load
 from trellis.core.dtypes import DType
-from trellis.random.keys import Key, make_key
+from trellis.ops.conversion import to_numpy
+from trellis.random.keys import Key, key_data, make_key
+from trellis.random.sources import NativeKey
 from trellis.random.state import current_state
 
 __all__ = ["Generator", "GraphGenerator", "check_draw", "draws_in_graph", "random_unit", "random_words", "threefry"]
@@ -197,3 +202,36 @@ class GraphGenerator:
     @staticmethod
     def graph_key() -> torch.Tensor:
         return GraphGenerator.words(shape=(2,), device=None)
+
+
+class _Global(Generator):
+    """torch's own generators, which torch.manual_seed seeds, and the stream that takes every draw of a run from them."""
+
+    def __init__(self) -> None:
+        super().__init__((0, 0))
+        self.key = NativeKey(self)
+
+    def next(self) -> NativeKey:
+        return self.key
+
+    def _place(self, device: Any) -> dict[str, Any]:
+        return {"device": torch.get_default_device() if device is None else native_device(device)}
+
+    def dropout(self, x: torch.Tensor, prob: float) -> torch.Tensor:
+        return torch.dropout(x, prob, True)
+
+
+GLOBAL = _Global()
+
+
+@contextlib.contextmanager
+def seeded(key: Any) -> Iterator[None]:
+    """Draws of torch's own generators by a key, if one is given, and the generators as they were behind it."""
+    if key is None or isinstance(key, NativeKey):
+        yield
+        return
+    words = key_data("seed", key)
+    high, low = words if isinstance(words, tuple) else map(int, np.asarray(to_numpy(words)))
+    with torch.random.fork_rng():
+        torch.manual_seed((high << 32 | low) - 2**63)
+        yield
