@@ -14,7 +14,7 @@ _LIFTED = {
     "attention", "convolution", "creation", "data_types", "fft", "images", "losses", "normalization", "patterns", "pooling",
     "recurrent",
 }  # fmt: skip
-_READING = ("glu", "histogram", "pad", "prelu", "swiglu")
+_READING = ("diag", "glu", "histogram", "pad", "prelu", "swiglu")
 
 modules = op_modules(__name__, __path__)
 for _module in modules:

@@ -231,7 +231,7 @@ def diag(x: AnyArray, /, *, k: int = 0) -> AnyArray:
            [0, 2]], dtype=int64, backend='numpy', device='cpu')
     """
     shape = shape_of(x)
-    if shape is not None and len(shape) not in (1, 2):
+    if len(shape) not in (1, 2):
         raise ValueError(f"diag: expected 1 or 2 dimensions, got shape {shape}; use tl.linalg.diagonal for a batch")
     return call("diag", x, k=integer("diag", "k", k))
 

@@ -260,7 +260,7 @@ def _segment(mode: str) -> Any:
             num_segments = int(jnp.max(ids)) + 1 if ids.size else 0
         if is_concrete(ids):
             errors.check_segment_ids(op, np.asarray(ids), num_segments)
-        return kernel(x, ids, num_segments=num_segments)
+        return kernel(x.astype(int) if mode == "sum" and x.dtype == bool else x, ids, num_segments=num_segments)
 
     return run
 

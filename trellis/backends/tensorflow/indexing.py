@@ -365,6 +365,7 @@ def _segments(op: str, x: Any, ids: Any, count: Any) -> tuple[Any, Any, Any]:
 
 
 def segment_sum(x: Any, ids: Any, *, num_segments: Any) -> Any:
+    x = cast(x, tf.int64) if x.dtype is tf.bool else x  # as in `sum`
     return gen.unsorted_segment_sum(*_segments("segment_sum", x, ids, num_segments))
 
 
