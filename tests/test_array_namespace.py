@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from helpers import BACKENDS, check, make
+from helpers import check, make
 
 import trellis as tl
 from trellis import ops, random
@@ -25,7 +25,7 @@ def test_one_namespace_per_backend(backend: str) -> None:
     assert xp is array(backend, 1).__array_namespace__(api_version="2024.12") is tl.namespace(x)
     assert xp.__name__ == f"trellis.arrays.{backend}"
     assert xp.linalg.__name__ == f"{xp.__name__}.linalg"
-    assert len({tl.Array(make(name, np.ones(2))).__array_namespace__() for name in BACKENDS}) == len(BACKENDS)
+    assert (tl.zeros(2, backend="numpy").__array_namespace__() is xp) == (backend == "numpy")
     with pytest.raises(ValueError, match=r"api_version='2000\.01' is unknown"):
         x.__array_namespace__(api_version="2000.01")
 
@@ -102,12 +102,7 @@ def test_asarray_goes_to_the_chosen_backend(backend: str) -> None:
         assert tl.asarray(x, backend="numpy").backend == "numpy"
 
 
-def test_asarray_keeps_a_value_on_the_tape() -> None:
-    with tl.using("numpy"):
-        check(tl.grad(lambda x: tl.sum(tl.asarray(x, backend="numpy") ** 2))(np.float64([1, 2])), np.float64([2, 4]))
-
-
-@pytest.mark.parametrize("goal", [name for name in BACKENDS if name != "numpy"])
-def test_asarray_keeps_a_value_on_the_tape_of_numpy(goal: str) -> None:
-    with tl.using(goal):
+def test_asarray_keeps_a_value_on_the_tape_of_numpy(backend: str) -> None:
+    with tl.using(backend):
         check(tl.grad(lambda x: tl.sum(tl.asarray(x) ** 2))(np.float64([1, 2])), np.float64([2, 4]))
+        check(tl.grad(lambda x: tl.sum(tl.asarray(x, backend="numpy") ** 2))(np.float64([1, 2])), np.float64([2, 4]))

@@ -16,7 +16,7 @@ import numpy as np
 from trellis.core import tree
 from trellis.core.dispatch import UnknownOperand, call, diagnose, find, find_all, interpreters, register
 from trellis.core.dtypes import DType, bool as bool_
-from trellis.core.indexing import canonical_key
+from trellis.core.indexing import HOST_DATA, beside, canonical_key
 from trellis.core.interop import Interoperable
 from trellis.core.operators import Operators, install
 from trellis.core.printing import array_repr
@@ -201,6 +201,8 @@ class Array(Operators, Interoperable):
 
     def __setitem__(self, key: Any, value: Any) -> None:
         spec, indices = canonical_key(self, key)
+        if type(value) in HOST_DATA:
+            value = beside(self, value)
         self._data = call("setitem", self, value, *indices, key=spec)._data
 
     def __array_namespace__(self, *, api_version: str | None = None) -> ModuleType:

@@ -12,6 +12,17 @@ from trellis.core.dispatch import interpreters
 from trellis.core.typing import AnyArray
 
 ARRAY = "array"  # stands in a canonical key for an index array, which travels as an operand
+HOST_DATA = frozenset((np.ndarray, np.bool_, list, tuple))  # types of indices and values that go to any framework
+
+
+def on_host(x: Any) -> np.ndarray[Any, Any]:
+    """Host data as a NumPy array; an empty list is one of integers, as an index is."""
+    return np.asarray(x, dtype=np.int64 if type(x) in (list, tuple) and not x else None)
+
+
+def beside(x: AnyArray, data: Any) -> AnyArray:
+    """Host data as an array of the framework of `x`, on its device."""
+    return interpreters[type(x)].constant(on_host(data), like=x)
 
 
 def canonical_key(x: AnyArray, key: Any) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
@@ -64,10 +75,8 @@ def _entry(x: AnyArray, entry: Any) -> tuple[Any, int]:
         return slice(*(_slice_part(part) for part in (entry.start, entry.stop, entry.step))), 1
     if isinstance(entry, (int, np.integer)) and not isinstance(entry, bool):
         return int(entry), 1
-    if isinstance(entry, (bool, np.bool_, list)):
-        entry = interpreters[type(x)].constant(
-            np.asarray(entry, dtype=np.int64 if type(entry) is list and not entry else None), like=x
-        )
+    if isinstance(entry, bool) or type(entry) in HOST_DATA:
+        entry = beside(x, entry)
     interpreter = interpreters[type(entry)]
     dtype = interpreter.dtype_of(entry)
     if dtype is dtypes.bool:

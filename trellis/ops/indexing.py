@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from trellis.core.dispatch import call, interpreters
-from trellis.core.indexing import canonical_key
+from trellis.core.indexing import HOST_DATA, beside, canonical_key
 from trellis.core.typing import AnyArray, Operand
 from trellis.ops.arguments import axes, choice, integer, one_axis
 
@@ -19,6 +19,8 @@ def take(x: AnyArray, indices: AnyArray, /, *, axis: int | None = None) -> AnyAr
     >>> tl.take(tl.asarray([10, 20, 30]), tl.asarray([2, 0]))
     Array([30, 10], dtype=int64, backend='numpy', device='cpu')
     """
+    if type(indices) in HOST_DATA:
+        indices = beside(x, indices)
     return call("take", x, indices, axis=axes("take", axis))
 
 
@@ -29,6 +31,8 @@ def take_along_axis(x: AnyArray, indices: AnyArray, /, *, axis: int = -1) -> Any
     >>> tl.take_along_axis(tl.asarray([[3, 1]]), tl.asarray([[1, 0]]), axis=1)
     Array([[1, 3]], dtype=int64, backend='numpy', device='cpu')
     """
+    if type(indices) in HOST_DATA:
+        indices = beside(x, indices)
     return call("take_along_axis", x, indices, axis=one_axis("take_along_axis", axis))
 
 
@@ -39,6 +43,8 @@ def gather(x: AnyArray, indices: AnyArray, /, *, batch_dims: int = 0) -> AnyArra
     >>> tl.gather(tl.asarray([[1, 2], [3, 4]]), tl.asarray([[0, 1], [1, 1]]))
     Array([2, 4], dtype=int64, backend='numpy', device='cpu')
     """
+    if type(indices) in HOST_DATA:
+        indices = beside(x, indices)
     return call("gather", x, indices, batch_dims=integer("gather", "batch_dims", batch_dims))
 
 
@@ -122,6 +128,8 @@ class at:
         return chosen
 
     def _update(self, value: Operand, mode: str) -> AnyArray:
+        if type(value) in HOST_DATA and self._spec is not None:
+            value = beside(self._x, value)
         if self._spec is None:
             raise TypeError(f"at: no index; write tl.at(x)[key].{mode}(value)")
         dtype = interpreters[type(self._x)].dtype_of(self._x)

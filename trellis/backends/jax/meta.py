@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import warnings
 from typing import Any
@@ -198,7 +199,12 @@ def constant(value: np.ndarray[Any, Any], *, like: Any) -> Any:
     value = np.asarray(value)
     if not jax.config.jax_enable_x64 and value.dtype.name in _NARROW:
         value = value.astype(_NARROW[value.dtype.name])
-    return from_host(value, None if isinstance(like, jax.core.Tracer) else device_of(like))
+    if not isinstance(like, jax.core.Tracer):
+        return from_host(value, device_of(like))
+    with jax.ensure_compile_time_eval() if value.dtype == np.bool_ else contextlib.nullcontext():
+        return from_host(
+            value
+        )  # the shape of what a mask chooses follows from its values, so they must be known
 
 
 def _check_cast(x: Any, dtype: DType) -> None:
