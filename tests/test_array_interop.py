@@ -24,7 +24,7 @@ def array(backend: str, value: Any = VALUES) -> tl.Array:
 
 
 def is_array_on(x: Any, backend: str) -> bool:
-    return type(x) is tl.Array and x.backend == backend
+    return isinstance(x, tl.Array) and x.backend == backend
 
 
 # ---- operators with native arrays ----------------------------------------------------------------------------------------------

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
@@ -89,6 +90,40 @@ def test_namespace_under_transforms(backend: str) -> None:
     x = array(backend)
     check(tl.grad(function)(x), np.float64([1, 2, 3]))
     check(tl.compile(function)(x), np.float64(20))
+
+
+NUMPY_CALLS: dict[str, Callable[[Any], Any]] = {
+    "sum": lambda x: np.sum(x, axis=1), "max": np.max, "prod": lambda x: np.prod(x, 0), "all": lambda x: np.all(x > -9),
+    "mean": lambda x: np.mean(x, axis=0, keepdims=True), "std": lambda x: np.std(x, ddof=1), "cumsum": lambda x: np.cumsum(x, 1),
+    "concatenate": lambda x: np.concatenate([x, x], axis=1), "stack": lambda x: np.stack([x, x]),
+    "vstack": lambda x: np.vstack([x, x]),
+    "where": lambda x: np.where(x > 1, x, 0.0), "clip": lambda x: np.clip(x, 0, 1), "transpose": np.transpose, "ravel": np.ravel,
+    "squeeze": lambda x: np.squeeze(x[None]), "sort": lambda x: np.sort(x, axis=None), "argmax": lambda x: np.argmax(x, axis=1),
+    "linalg.norm": np.linalg.norm, "tensordot": lambda x: np.tensordot(x, x), "round": lambda x: np.round(x, 1), "exp": np.exp,
+    "einsum": lambda x: np.einsum("ij,kj->ik", x, x), "diff": np.diff, "linalg.svd": lambda x: np.linalg.svd(x)[1],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", NUMPY_CALLS)
+def test_functions_of_numpy(backend: str, name: str) -> None:
+    value = np.random.default_rng(3).normal(size=(2, 3))
+    result = NUMPY_CALLS[name](tl.Array(make(backend, value)))
+    assert isinstance(result, tl.Array)
+    assert result.backend == backend
+    check(result, NUMPY_CALLS[name](value), tolerance=1e-12)
+
+
+def test_functions_of_numpy_without_an_op(backend: str) -> None:
+    x = array(backend)
+    assert type(np.histogram(x)[0]) is np.ndarray
+    assert type(np.sum(x, where=np.array([True, False, True]))) is np.float64  # an argument that our op does not have
+    assert type(np.concatenate([x, np.ones(2)])) is (tl.Array if backend == "numpy" else np.ndarray)
+    assert np.shape(x) == (3,)
+    copied = np.copy(x)
+    copied[0] = 9.0
+    assert float(x[0]) == 1.0
+    with pytest.raises(ValueError, match="axis"):
+        np.sum(x, axis=5)
 
 
 def test_asarray_goes_to_the_chosen_backend(backend: str) -> None:

@@ -54,7 +54,7 @@ def test_array(backend: str, case: Case) -> None:
     arrays = [tl.asarray(make(backend, a)) for a in case.arrays]
     result = case.run(tl, *arrays)
     for r in _results(result):
-        assert type(r) is tl.Array
+        assert isinstance(r, tl.Array)
         assert r.backend == backend
     _check_all(result, case)
 

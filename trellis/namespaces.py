@@ -48,7 +48,8 @@ class NamespaceInfo:
 
     def default_dtypes(self, *, device: Any = None) -> dict[str, Any]:
         integer = target(self._backend).default_int()
-        found = {"real floating": dtypes.float32, "complex floating": dtypes.complex64, "integral": integer, "indexing": integer}
+        real, wide = (dtypes.default_of(kind, integer) for kind in "fc")
+        found = {"real floating": real, "complex floating": wide, "integral": integer, "indexing": integer}
         return {kind: self._native(dtype) for kind, dtype in found.items()}
 
     def dtypes(self, *, device: Any = None, kind: str | tuple[str, ...] | None = None) -> dict[str, Any]:
@@ -112,6 +113,7 @@ def _bound(name: str) -> ModuleType:
         except ValueError:
             continue  # JAX without x64: the namespace has no 64-bit dtypes
     made.e, made.inf, made.nan, made.newaxis, made.pi = math.e, math.inf, math.nan, None, math.pi
+    made.set_default_dtype, made.using_dtype = dtypes.set_default_dtype, dtypes.using_dtype
     made.__array_api_version__ = API_VERSIONS[-1]
     made.__array_namespace_info__ = functools.partial(NamespaceInfo, name, native=True)
     return made

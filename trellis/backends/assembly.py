@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from types import SimpleNamespace
 from typing import Any
 
@@ -14,6 +14,8 @@ class Backend(SimpleNamespace):
 
     level = 0
     name: str
+    changes_in_place = False  # whether `setitem` changes the array that it is given
+    follows: Callable[[Any, Any], bool] | None = None  # of x and a key: whether x[key] follows a change of x; None if always
 
     def __repr__(self) -> str:
         return f"<trellis backend {self.name}>"

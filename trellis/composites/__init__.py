@@ -34,13 +34,13 @@ def on_arrays(composite: Callable[..., Any], prepare: Callable[..., Any] | None 
         if prepare is not None:
             arrays = prepare(composite.__name__, *arrays)
         result = composite(*arrays, **params)
-        return result._data if type(result) is Array else _unwrap_members(result)
+        return result._data if isinstance(result, Array) else _unwrap_members(result)
 
     return run
 
 
 def _unwrap_members(result: Any) -> Any:
-    members = [x._data if type(x) is Array else x for x in result]
+    members = [x._data if isinstance(x, Array) else x for x in result]
     return type(result)(*members) if hasattr(result, "_fields") else tuple(members)
 
 

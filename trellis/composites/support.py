@@ -36,7 +36,7 @@ def is_scalar(x: Operand) -> bool:
 
 
 def dtype_of(x: AnyArray) -> DType:
-    data = x._data if type(x) is Array else x
+    data = x._data if isinstance(x, Array) else x
     return interpreters[type(data)].dtype_of(data)
 
 

@@ -1,7 +1,13 @@
 """`tl.Array`: the same array on every backend, and the interpreter that unwraps it, calls down and wraps the result.
 
-An Array holds one native array and nothing else. Its operators are the public ops, its methods are the public functions.
-Assignment changes the native array where the framework allows it and rebinds it where not; in-place operators always rebind.
+An Array holds one native array. Its operators are the public ops, its methods are the public functions.
+
+Rules of writing, the same on every backend:
+- A basic index (ints, slices, None, Ellipsis) makes a view of its array. A write to one is seen by the other. A view is a `View`:
+  it holds its array and the key, writes to the array, and reads again when the array holds another native array.
+- Everything else makes a new array: an index array or mask, an index of ints alone, every function, `tl.reshape` and `x.T` too.
+  Where the framework lets such a result share memory with its operand, both are marked, and the first write to either copies.
+- `x[key] = value` changes the native array where the framework can, and rebinds it where not. In-place operators rebind.
 """
 
 from __future__ import annotations
@@ -16,11 +22,11 @@ import numpy as np
 from trellis.core import tree
 from trellis.core.dispatch import UnknownOperand, call, diagnose, find, find_all, interpreters, register
 from trellis.core.dtypes import DType, bool as bool_
-from trellis.core.indexing import HOST_DATA, beside, canonical_key
-from trellis.core.interop import Interoperable
+from trellis.core.indexing import HOST_DATA, beside, canonical_key, composed
+from trellis.core.interop import Interoperable, copied, native_function
 from trellis.core.operators import Operators, install
 from trellis.core.printing import array_repr
-from trellis.core.table import OF_ONE_ARRAY, OF_TWO_ARRAYS
+from trellis.core.table import OF_ONE_ARRAY, OF_TWO_ARRAYS, SHARING
 
 API_VERSIONS = ("2021.12", "2022.12", "2023.12", "2024.12", "2025.12")
 
@@ -29,14 +35,28 @@ API_VERSIONS = ("2021.12", "2022.12", "2023.12", "2024.12", "2025.12")
 def _unary(op: str) -> Callable[..., Any]:
     def operator(self: Array) -> Any:
         data = self._data
-        return Array(getattr(interpreters[type(data)], op)(data))
+        made = getattr(interpreters[type(data)], op)(data)
+        return Array(made) if made is not data else _marked((self,), Array(made))
 
-    return operator
+    return _sharing(operator) if op in SHARING else operator
+
+
+def _sharing(run: Callable[..., Any]) -> Callable[..., Any]:
+    """An op whose result may be a view of the memory of its operand."""
+    return lambda *operands, **params: _marked(operands, run(*operands, **params))
+
+
+def _marked(operands: tuple[Any, ...], result: Any) -> Any:
+    """`result`, marked like the operands as sharing memory."""
+    for x in (*operands, *result) if isinstance(result, tuple) else (*operands, result):
+        if isinstance(x, Array):
+            x._share()
+    return result
 
 
 def _binary(op: str) -> Callable[..., Any]:
     def operator(self: Array, other: Any, /) -> Any:
-        if type(other) is Array:  # the common case, spelt out because each call counts
+        if type(other) is Array or type(other) is View:  # the common case, spelt out because each call counts
             a, b = self._data, other._data
             return Array(getattr(interpreters[type(a)] if type(a) is type(b) else find(a, b), op)(a, b))
         if type(other) is float or type(other) is int:
@@ -57,7 +77,7 @@ def _in_place(op: str) -> Callable[..., Any]:
             result = getattr(find(self, other), op)(self, other)
         except UnknownOperand:
             return NotImplemented
-        if type(result) is not Array:
+        if not isinstance(result, Array):
             return result
         if result.dtype is not self.dtype:
             raise TypeError(
@@ -67,7 +87,7 @@ def _in_place(op: str) -> Callable[..., Any]:
             raise ValueError(
                 f"in-place {op}: the result has shape {result.shape}, the array {self.shape}; write x = tl.{op}(x, y) instead"
             )
-        self._data = result._data
+        self._rebind(result)
         return self
 
     return operator
@@ -83,8 +103,9 @@ class Array(Operators, Interoperable):
            [16., 23.]], dtype=float32, backend='numpy', device='cpu')
     """
 
-    __slots__ = ()
+    __slots__ = ("_shared",)
     __hash__ = None  # type: ignore[assignment]
+    _shared: bool  # not set until an op marks the array
     _namespace: ClassVar[Callable[[str], ModuleType]]  # of the Arrays on a backend; `namespaces` sets it
 
     # ---- what it is ----------------------------------------------------------------------------------------------------------
@@ -182,6 +203,8 @@ class Array(Operators, Interoperable):
     def __iter__(self) -> Iterator[Array]:
         if not self.shape:
             raise TypeError("iter(x): an array with no dimensions cannot be iterated over")
+        if self.ndim > 1 and self.shape[0] is not None:
+            return (self[i] for i in range(self.shape[0]))  # views
         return iter(call("unstack", self, axis=0))
 
     def __contains__(self, value: Any) -> bool:
@@ -193,17 +216,41 @@ class Array(Operators, Interoperable):
         spec, indices = canonical_key(data, key)
         if indices:
             return call("getitem", self, *indices, key=spec)
+        interpreter = interpreters[type(data)]
         try:
-            return Array(interpreters[type(data)].getitem(data, key=spec))
+            part = interpreter.getitem(data, key=spec)
         except Exception as error:
             diagnose("getitem", (data,), {"key": spec}, error)
             raise
+        for entry in spec:
+            if type(entry) is not int:
+                follows = interpreter.follows
+                return self._view(spec, part, data if follows is None or follows(data, spec) else None)
+        if key is Ellipsis or (type(key) is tuple and Ellipsis in key):  # as in NumPy, x[0, ...] is a view and x[0] is not
+            return self._view(spec, part, None)
+        return Array(part)
+
+    def _view(self, spec: tuple[Any, ...], part: Any, seen: Any) -> View:
+        return View(self, spec, part, seen)
 
     def __setitem__(self, key: Any, value: Any) -> None:
         spec, indices = canonical_key(self, key)
         if type(value) in HOST_DATA:
             value = beside(self, value)
-        self._data = call("setitem", self, value, *indices, key=spec)._data
+        self._write(spec, indices, value)
+
+    def _write(self, spec: tuple[Any, ...], indices: tuple[Any, ...], value: Any) -> None:
+        target: Any = self
+        if getattr(self, "_shared", False) and interpreters[type(self._data)].changes_in_place:
+            target = Array(copied(self._data))
+        self._rebind(call("setitem", target, value, *indices, key=spec))
+
+    def _rebind(self, new: Array) -> None:
+        self._data = new._data
+        self._shared = False
+
+    def _share(self) -> None:
+        self._shared = True
 
     def __array_namespace__(self, *, api_version: str | None = None) -> ModuleType:
         if api_version is not None and api_version not in API_VERSIONS:
@@ -214,6 +261,55 @@ class Array(Operators, Interoperable):
 install(Array, _unary, _binary, in_place=_in_place)
 
 
+class View(Array):
+    """What a basic index selects from an Array: a write to one is seen by the other."""
+
+    __slots__ = ("_base", "_key", "_part", "_seen")
+
+    def __init__(self, base: Array, key: tuple[Any, ...], part: Any, seen: Any) -> None:
+        self._base, self._key = base, key
+        self._part, self._seen = part, seen  # the native array of the base that `part` is of; None if it does not follow changes
+
+    @property
+    def _data(self) -> Any:  # type: ignore[override]
+        data = self._base._data
+        if data is not self._seen:
+            self._part = interpreters[type(data)].getitem(data, key=self._key)
+            if self._seen is not None:
+                self._seen = data
+        return self._part
+
+    def _share(self) -> None:
+        self._base._share()
+
+    def _view(self, spec: tuple[Any, ...], part: Any, seen: Any) -> View:
+        key = composed(self._base.shape, self._key, spec)
+        if key is None:
+            return View(self, spec, part, seen)
+        follows = seen is not None and self._seen is not None  # else the part comes from a copy
+        return View(self._base, key, part, self._base._data if follows else None)
+
+    def _write(self, spec: tuple[Any, ...], indices: tuple[Any, ...], value: Any) -> None:
+        key = None if indices else composed(self._base.shape, self._key, spec)
+        if key is not None:
+            self._base._write(key, (), value)
+        else:
+            self._rebind(call("setitem", Array(copied(self._data)), value, *indices, key=spec))
+
+    def _rebind(self, new: Array) -> None:
+        self._base._write(self._key, (), new)
+
+    @classmethod
+    def __torch_function__(cls, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        return native_function(Array, function, args, kwargs or {})
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Array(self._data).__reduce__()
+
+    def __copy__(self) -> Array:
+        return Array(copied(self._data))
+
+
 class ArrayInterpreter:
     """Any op: unwrap, call down, wrap. Each op's function is made when it is used first."""
 
@@ -222,6 +318,7 @@ class ArrayInterpreter:
 
     def __getattr__(self, op: str) -> Callable[..., Any]:
         made = _unary(op) if op in OF_ONE_ARRAY else _lift_two(op) if op in OF_TWO_ARRAYS else _lift(op)
+        made = _sharing(made) if op in SHARING and op not in OF_ONE_ARRAY else made
         setattr(self, op, made)
         return made
 
@@ -236,7 +333,13 @@ class ArrayInterpreter:
 
     def reshape(self, x: Array, *, shape: tuple[int, ...], copy: bool | None) -> Array:
         data = x._data
-        return Array(interpreters[type(data)].reshape(data, shape=shape, copy=copy))
+        made = Array(interpreters[type(data)].reshape(data, shape=shape, copy=copy))
+        made._shared = True
+        if type(x) is Array:
+            x._shared = True
+        else:
+            x._share()
+        return made
 
     def shape_of(self, x: Array) -> Any:
         return x.shape
@@ -275,6 +378,12 @@ def _lift(op: str) -> Callable[..., Any]:
         else:
             natives = [x._data if type(x) is Array else unwrap(x) for x in operands]
             result = getattr(find_all(*natives), op)(*natives, **params)
+            data = natives[0]
+            for data in natives:
+                if data is result:
+                    break
+        if data is result:
+            return _marked(operands, Array(result))
         return wrap(result) if isinstance(result, tuple) else Array(result)
 
     return run
@@ -285,5 +394,8 @@ def wrap(result: tuple[Any, ...]) -> Any:
     return tuple(map(Array, result)) if type(result) is tuple else type(result)(*map(Array, result))
 
 
-register(Array, ArrayInterpreter())
-tree.OPTREE_NODES[Array] = (lambda x: ((x._data,), None, ("native",)), lambda _, children: Array(children[0]))
+_interpreter = ArrayInterpreter()
+register(Array, _interpreter)
+register(View, _interpreter)
+for _kind in (Array, View):
+    tree.OPTREE_NODES[_kind] = (lambda x: ((x._data,), None, ("native",)), lambda _, children: Array(children[0]))

@@ -8,14 +8,16 @@ a bool gives way to everything. What has no common dtype (uint64 with a signed i
 from __future__ import annotations
 
 import builtins
-from collections.abc import Iterable
+import contextlib
+from collections.abc import Iterable, Iterator
+from contextvars import ContextVar
 from typing import Any
 
 import numpy as np
 
 __all__ = [
     "DType", "bfloat16", "bool", "complex64", "complex128", "float16", "float32", "float64", "int8", "int16", "int32", "int64",
-    "uint8", "uint16", "uint32", "uint64",
+    "set_default_dtype", "uint8", "uint16", "uint32", "uint64", "using_dtype",
 ]  # fmt: skip
 
 
@@ -35,6 +37,15 @@ class DType:
     def __init__(self, name: str, kind: str, bits: int) -> None:
         self.name, self.kind, self.bits = name, kind, bits
         DTYPES[name] = self
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """NumPy's dtype: NumPy asks for it, so that `np.zeros(3, dtype=x.dtype)` works."""
+        if self.name == "bfloat16":
+            import ml_dtypes  # NumPy alone has no bfloat16
+
+            return np.dtype(ml_dtypes.bfloat16)
+        return np.dtype(self.name)
 
     @property
     def itemsize(self) -> int:
@@ -78,7 +89,60 @@ KINDS: dict[str, str] = {
 
 KIND_ORDER = {"b": 0, "i": 1, "u": 1, "f": 2, "c": 3}  # an array of one kind holds numbers of the kinds up to its own
 
-_PYTHON_TYPES: dict[Any, DType] = {builtins.bool: bool, int: int64, float: float32, complex: complex64}
+_PYTHON_TYPES: dict[Any, DType] = {builtins.bool: bool, int: int64}
+_DEFAULT_FLOAT: ContextVar[str] = ContextVar("trellis_default_dtype", default="float32")
+
+
+def default_name() -> str:
+    """The name of the default float: a string, because torch.compile asks for it when it traces and takes no other object."""
+    return _DEFAULT_FLOAT.get()
+
+
+def default_float() -> DType:
+    """The dtype of floats that are made without one."""
+    return DTYPES[default_name()]
+
+
+def default_of(kind: str, default_int: DType) -> DType:
+    """The dtype of numbers of a `DType.kind` that are made without one."""
+    if kind in "fc":
+        return DTYPES[default_name()] if kind == "f" else complex_of(default_float())
+    return bool if kind == "b" else default_int
+
+
+def set_default_dtype(dtype: Any, /) -> None:
+    """Make `dtype` the dtype of the floats that creation functions, random draws and new Modules make without `dtype`.
+
+    It holds for this context (thread or task); `tl.using_dtype` does it for a block. Complex numbers become as wide. The dtypes
+    of operations on existing arrays stay: an integer array with a Python float still gives float32.
+
+    >>> import trellis as tl
+    >>> tl.set_default_dtype("float32")
+    """
+    _DEFAULT_FLOAT.set(_real_float(dtype).name)
+
+
+@contextlib.contextmanager
+def using_dtype(dtype: Any, /) -> Iterator[None]:
+    """`set_default_dtype` inside a `with` block.
+
+    >>> import trellis as tl
+    >>> with tl.using_dtype("float64"):
+    ...     tl.linspace(0, 1, 3).dtype
+    trellis.float64
+    """
+    token = _DEFAULT_FLOAT.set(_real_float(dtype).name)
+    try:
+        yield
+    finally:
+        _DEFAULT_FLOAT.reset(token)
+
+
+def _real_float(dtype: Any) -> DType:
+    found = as_dtype(dtype)
+    if found.kind != "f":
+        raise TypeError(f"the default dtype={found} is no real floating-point dtype; use tl.float32 or tl.float64")
+    return found
 
 
 def as_dtype(dtype: Any, /) -> DType:
@@ -99,6 +163,8 @@ def as_dtype(dtype: Any, /) -> DType:
 def _as_dtype(dtype: Any) -> DType:
     if isinstance(dtype, str) and dtype in DTYPES:
         return DTYPES[dtype]
+    if dtype is float or dtype is complex:
+        return default_of("f" if dtype is float else "c", int64)
     if isinstance(dtype, type) and dtype in _PYTHON_TYPES:
         return _PYTHON_TYPES[dtype]
     name = getattr(dtype, "name", None) or str(dtype)  # numpy, jax and tensorflow dtypes have a name, torch's a string

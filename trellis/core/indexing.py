@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from trellis.core import dtypes
-from trellis.core.dispatch import interpreters
+from trellis.core.dispatch import SCALARS, interpreters
 from trellis.core.typing import AnyArray
 
 ARRAY = "array"  # stands in a canonical key for an index array, which travels as an operand
@@ -22,7 +22,8 @@ def on_host(x: Any) -> np.ndarray[Any, Any]:
 
 def beside(x: AnyArray, data: Any) -> AnyArray:
     """Host data as an array of the framework of `x`, on its device."""
-    return interpreters[type(x)].constant(on_host(data), like=x)
+    interpreter = interpreters[type(x)]
+    return data if interpreter is SCALARS else interpreter.constant(on_host(data), like=x)
 
 
 def canonical_key(x: AnyArray, key: Any) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
@@ -113,3 +114,40 @@ def _fitting_mask(index: Any, axis: int, width: int, shape: tuple[int | None, ..
         if 0 in given and expected != given:  # the standard lets an empty mask fit any axes
             return interpreter.constant(np.zeros(tuple(n or 0 for n in expected), dtype=np.bool_), like=index)
     return index
+
+
+def composed(shape: tuple[int | None, ...], first: tuple[Any, ...], second: tuple[Any, ...]) -> tuple[Any, ...] | None:
+    """The basic key that selects from an array of `shape` what `second` selects from what `first` selects; None if there is none.
+
+    Both are canonical keys of ints, slices and None. A new axis sliced to nothing has none, and so has an axis of unknown size.
+    """
+    key: list[Any] = []
+    remaining, axis = iter(second), 0
+    for entry in first:
+        if type(entry) is int:
+            key.append(entry)
+            axis += 1
+            continue
+        while (chosen := next(remaining)) is None:
+            key.append(None)
+        if entry is None:
+            if type(chosen) is slice:
+                if not range(1)[chosen]:
+                    return None
+                key.append(None)
+            continue
+        size = shape[axis]
+        if size is None:
+            return None
+        places = range(size)[entry][chosen]
+        key.append(places if type(places) is int else slice_of(places))
+        axis += 1
+    return (*key, *remaining)
+
+
+def slice_of(places: range) -> slice:
+    """The slice that selects these places, none of them below 0."""
+    if not places:
+        return slice(0, 0)
+    stop = places[-1] + places.step
+    return slice(places[0], stop if stop >= 0 else None, places.step)

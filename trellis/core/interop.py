@@ -6,8 +6,8 @@ What comes out (each is tested):
   only for the data;
 - tensor[Array] gives an Array (torch warns of a sequence as index before it asks us), ndarray[Array] an ndarray; JAX and
   TensorFlow refuse an Array as index, so there write x[index.native];
-- np.asarray(Array), and NumPy functions that are no ufuncs, give NumPy's (`__array_function__` is left out on purpose:
-  NumPy's functions have other rules than the standard's, so we do not lend them our name).
+- np.sum(Array), np.concatenate and NumPy's other functions with an op here give an Array on its backend; those without one, or
+  with arguments that the op does not take, give NumPy's own result for np.asarray(Array).
 """
 
 from __future__ import annotations
@@ -34,6 +34,9 @@ _TORCH_OPERATORS: dict[str, tuple[str, bool]] = {
 }
 
 
+NUMPY_FUNCTIONS: dict[Any, Callable[..., Any]] = {}  # function of NumPy -> its row, made of our ops; NumPy's backend fills it
+
+
 class Interoperable:
     """The protocols of other libraries for an object that holds one native array in `_data`."""
 
@@ -50,6 +53,9 @@ class Interoperable:
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
         return array_ufunc(ufunc, method, inputs, kwargs)
+
+    def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
+        return numpy_function(function, args, kwargs)
 
     @classmethod
     def __torch_function__(cls, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -157,6 +163,22 @@ def array_ufunc(ufunc: Any, method: str, inputs: tuple[Any, ...], kwargs: Mappin
     if TABLE[op].operator in COMPARISONS:  # NumPy makes a 0-d array of a scalar that is compared, as it does of no other operand
         inputs = tuple(x[()] if type(x) is np.ndarray and not x.ndim else x for x in inputs)
     return call(op, *inputs)
+
+
+def numpy_function(function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+    """Run a function of NumPy on Arrays: our op of the same meaning on their backend, else NumPy's own on host copies."""
+    load("numpy")  # which fills the table
+    row = NUMPY_FUNCTIONS.get(function)
+    if row is not None and kwargs.get("out") is None:
+        try:
+            return row(*args, **kwargs)
+        except TypeError:
+            pass  # an argument that the op does not have, or arrays of two frameworks: NumPy takes both, or names the mistake
+
+    def host(x: Any) -> Any:
+        return np.asarray(x) if isinstance(x, Interoperable) else x
+
+    return function(*tree.map(host, tuple(args)), **tree.map(host, dict(kwargs)))
 
 
 # ---- copy and pickle -----------------------------------------------------------------------------------------------------------

@@ -52,6 +52,7 @@ class Op(NamedTuple):
     dtypes: str = ""  # the rule of dtypes that `diagnosis` checks where there is no domain
     shapes: checks.Check | None = None  # what its shapes and static arguments must satisfy
     first_index: int = 0  # the place of its first index array
+    shares: bool = False  # its result may share memory with its operand, on a framework whose arrays change
 
 
 def _unary(name: str, domain: Domain, operator: str = "", **facts: str | bool) -> Op:
@@ -72,7 +73,7 @@ _ROWS = (
     _unary("atanh", FLOATING, ufunc="arctanh"),
     _unary("bitwise_invert", INTEGER_OR_BOOL, "invert", ufunc="invert", constant=True),
     _unary("ceil", REAL, constant=True),
-    _unary("conj", NUMERIC, ufunc="conjugate"),
+    _unary("conj", NUMERIC, ufunc="conjugate", shares=True),
     _unary("cos", FLOATING),
     _unary("cosh", FLOATING),
     _unary("digamma", REAL_FLOATING, ufunc="psi"),
@@ -85,7 +86,7 @@ _ROWS = (
     _unary("floor", REAL, constant=True),
     _unary("gammaln", REAL_FLOATING),
     _unary("i0", REAL_FLOATING),
-    _unary("imag", NUMERIC),
+    _unary("imag", NUMERIC, shares=True),
     _unary("isfinite", ANY, constant=True),
     _unary("isinf", ANY, constant=True),
     _unary("isnan", ANY, constant=True),
@@ -96,8 +97,8 @@ _ROWS = (
     _unary("logical_not", ANY, constant=True),
     _unary("logit", REAL_FLOATING),
     _unary("negative", NUMERIC, "neg"),
-    _unary("positive", NUMERIC, "pos"),
-    _unary("real", NUMERIC),
+    _unary("positive", NUMERIC, "pos", shares=True),
+    _unary("real", NUMERIC, shares=True),
     _unary("reciprocal", FLOATING),
     _unary("round", NUMERIC, ufunc="rint", constant=True),
     _unary("sign", NUMERIC),
@@ -162,6 +163,7 @@ _ROWS = (
     Op("allclose", 2, constant=True),
     Op("array_equal", 2, constant=True),
     Op("bincount", shapes=checks.first_vector),
+    Op("histogram", shares=True),  # the edges that it is given
     Op("isin", 2, constant=True, dtypes=JOINED),
     Op("nonzero", 1, constant=True),
     Op("searchsorted", 2, constant=True, shapes=checks.first_vector, dtypes=ORDERED),
@@ -172,28 +174,34 @@ _ROWS = (
     Op("setitem", first_index=2),
     Op("take_along_axis", 2, shapes=checks.equal_ranks, first_index=1),
     # ---- shapes ----
-    Op("broadcast_arrays", shapes=checks.broadcast),
-    Op("broadcast_to", 1, shapes=checks.broadcast_to),
+    Op("broadcast_arrays", shapes=checks.broadcast, shares=True),
+    Op("broadcast_to", 1, shapes=checks.broadcast_to, shares=True),
     Op("concat", shapes=checks.joined, dtypes=JOINED),
     Op("empty_like", 1, constant=True),
-    Op("moveaxis", 1, shapes=checks.moveaxis),
+    Op("diag", 1, shares=True),
+    Op("expand_dims", 1, shares=True),
+    Op("flip", 1, shares=True),
+    Op("meshgrid", shares=True),
+    Op("moveaxis", 1, shapes=checks.moveaxis, shares=True),
     Op("pad", shapes=checks.pad),
-    Op("permute_dims", 1, shapes=checks.permutation),
+    Op("permute_dims", 1, shapes=checks.permutation, shares=True),
     Op("repeat", 2, shapes=checks.repeat),
     Op("reshape", 1, shapes=checks.reshape),
-    Op("squeeze", 1, shapes=checks.squeeze),
+    Op("squeeze", 1, shapes=checks.squeeze, shares=True),
     Op("stack", shapes=checks.joined, dtypes=JOINED),
     Op("take", 2, shapes=checks.flat_or_axis, first_index=1),
+    Op("stop_gradient", 1, shares=True),
+    Op("unstack", 1, shares=True),
     # ---- matrices ----
     Op("cholesky", 1, shapes=checks.square),
     Op("cross", 2, shapes=checks.vecdot, dtypes=PRODUCT),
     Op("det", 1, shapes=checks.square),
-    Op("diagonal", 1, shapes=checks.matrix),
+    Op("diagonal", 1, shapes=checks.matrix, shares=True),
     Op("eig", 1, shapes=checks.square),
     Op("eigh", 1, shapes=checks.square),
     Op("eigvals", 1, shapes=checks.square),
     Op("eigvalsh", 1, shapes=checks.square),
-    Op("einsum", shapes=checks.einsum, dtypes=PRODUCT),
+    Op("einsum", shapes=checks.einsum, dtypes=PRODUCT, shares=True),
     Op("expm", 1, shapes=checks.square),
     Op("inv", 1, shapes=checks.square),
     Op("kron", 2, dtypes=PRODUCT),
@@ -202,7 +210,7 @@ _ROWS = (
     Op("matrix_norm", 1, shapes=checks.matrix),
     Op("matrix_power", 1, shapes=checks.square),
     Op("matrix_rank", 1, constant=True, shapes=checks.matrix),
-    Op("matrix_transpose", 1, shapes=checks.matrix),
+    Op("matrix_transpose", 1, shapes=checks.matrix, shares=True),
     Op("outer", 2, shapes=checks.vectors, dtypes=PRODUCT),
     Op("pinv", 1, shapes=checks.matrix),
     Op("qr", 1, shapes=checks.matrix),
@@ -221,6 +229,7 @@ _ROWS = (
 
 TABLE: dict[str, Op] = {row.name: row for row in _ROWS}
 ELEMENTWISE = frozenset(row.name for row in _ROWS if row.elementwise)
+SHARING = frozenset(row.name for row in _ROWS if row.shares)
 CONSTANT = frozenset(row.name for row in _ROWS if row.constant)
 # Ops of one and of two arrays and nothing else: there is nothing to pack and unpack on the way to the backend.
 OF_ONE_ARRAY = frozenset(row.name for row in _ROWS if row.elementwise and row.arity == 1)

@@ -72,7 +72,7 @@ def inside(x: Any, native: list[bool] | None = None) -> Any:
     """
     native = [] if native is None else native
     kind = type(x)
-    if kind is Array:
+    if isinstance(x, Array):
         native.append(False)
         return x
     if x is None or kind in _PLAIN:
@@ -91,4 +91,4 @@ def inside(x: Any, native: list[bool] | None = None) -> Any:
 
 def outside(x: Any) -> Any:
     """A nest with the native array of each `tl.Array`."""
-    return unwrap(x) if type(x) is Array else tree.map(unwrap, x)
+    return unwrap(x) if isinstance(x, Array) else tree.map(unwrap, x)

@@ -62,7 +62,7 @@ def build(module: Any, args: tuple[Any, ...] = (), kwargs: Any = None) -> None:
     options = meta.options
     with using(_backend_for(options.get("backend"), args, options.get("build_mode"))):
         module._build(*args, **(kwargs or {}))
-        dtype = options.get("dtype") or dtypes.float32
+        dtype = options.get("dtype") or dtypes.default_float()
         set_variables(module, module._create_variables(device=options.get("device"), dtype=dtype))
         for name, value in _mapping(module, "_create_buffers", module._create_buffers(options.get("device"), dtype)).items():
             module.register_buffer(name, value)

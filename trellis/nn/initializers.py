@@ -46,7 +46,7 @@ class Initializer:
         """An Array of this shape, on the default backend unless another is given."""
         name = type(self).__name__
         sizes = shape_argument(name, shape)
-        wanted = dtypes.float32 if dtype is None else dtypes.as_dtype(dtype)
+        wanted = dtypes.default_float() if dtype is None else dtypes.as_dtype(dtype)
         key = make_key(next_key(name, target(backend))) if seed is None else Key(seed)
         drawn = self.values(sizes, key, dtypes.float64 if wanted.bits == 64 else dtypes.float32, in_axis, out_axis)
         value = astype(drawn, wanted, copy=False)

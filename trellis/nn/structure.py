@@ -15,7 +15,7 @@ import weakref
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from trellis.core.array import Array
+from trellis.core.array import Array, unwrap
 from trellis.core.container import Container
 from trellis.core.dispatch import interpreters
 from trellis.ops.conversion import is_array
@@ -108,7 +108,7 @@ def as_array(x: Any) -> Array | None:
     """A `tl.Array` of an array; None for anything else."""
     if type(x) is Array:
         return x
-    return Array(x) if is_array(x) else None
+    return Array(unwrap(x)) if is_array(x) else None
 
 
 # ---- what is there -------------------------------------------------------------------------------------------------------------

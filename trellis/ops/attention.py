@@ -13,7 +13,7 @@ import numpy as np
 
 from trellis.core.array import Array
 from trellis.core.dispatch import call, interpreters, target
-from trellis.core.dtypes import as_dtype, float32
+from trellis.core.dtypes import as_dtype
 from trellis.core.leaves import unwrap
 from trellis.core.typing import AnyArray, DeviceLike, DTypeLike, SeedLike
 from trellis.ops.arguments import check_axis, integer, one_axis
@@ -274,7 +274,7 @@ def embedding(
 def one_hot(indices: AnyArray, num_classes: int, /, *, axis: int = -1, dtype: DTypeLike = None) -> AnyArray:
     """A new axis of size `num_classes`: 1 at the index, 0 elsewhere. An index that is out of range gives zeros only.
 
-    `dtype` defaults to float32.
+    `dtype` is the default float if none is given.
 
     >>> import trellis as tl
     >>> tl.one_hot(tl.asarray([2, 0]), 3)
@@ -284,7 +284,7 @@ def one_hot(indices: AnyArray, num_classes: int, /, *, axis: int = -1, dtype: DT
     _check_integers("one_hot", "indices", indices)
     classes = integer("one_hot", "num_classes", num_classes, 0)
     position = check_axis("one_hot", one_axis("one_hot", axis), len(shape_of(indices)) + 1)
-    return call("one_hot", indices, num_classes=classes, axis=position, dtype=float32 if dtype is None else as_dtype(dtype))
+    return call("one_hot", indices, num_classes=classes, axis=position, dtype=as_dtype(float if dtype is None else dtype))
 
 
 def rotary_embedding(

@@ -39,7 +39,7 @@ def asarray(
     Array([1., 2., 3.], dtype=float32, backend='numpy', device='cpu')
     """
     data = native_array(obj, optional_dtype(dtype), device, copy, backend)
-    if type(obj) is Array and data is obj._data:
+    if isinstance(obj, Array) and data is obj._data:
         return obj  # not a second Array on the data: where assignment rebinds, it would not see a change of the first
     return Array(data)
 
@@ -94,7 +94,7 @@ def _from_python(obj: Any, dtype: dtypes.DType | None, device: Any, copy: bool |
     if value.dtype.kind in "OUSMm":
         raise TypeError(f"asarray: obj holds {value.dtype}, not numbers; expected bool, int, float or complex")
     if weak and dtype is None:
-        dtype = {"b": dtypes.bool, "f": dtypes.float32, "c": dtypes.complex64}.get(value.dtype.kind, goal.default_int())
+        dtype = dtypes.default_of(value.dtype.kind, goal.default_int())
     if weak and dtype is not None and dtype.kind in "iu" and value.dtype.kind in "iu" and value.size:
         check_fits("asarray", dtype, int(value.min()), int(value.max()))
     return goal.from_numpy(value, dtype=dtype, device=device, copy=copy)

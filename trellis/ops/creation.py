@@ -20,10 +20,10 @@ __all__ = ["arange", "empty", "empty_like", "eye", "full", "full_like", "linspac
 
 
 def create(op: str, backend: str | None, dtype: DTypeLike, device: DeviceLike, default: str, **params: Any) -> Array:
-    """Run a creation op on `backend`; `default` names the dtype if none is given, "i" for the default integer."""
+    """Run a creation op on `backend`; `default` is the dtype if none is given: its name, or its kind "b", "i", "f" or "c"."""
     interpreter = target(backend)
     if dtype is None:
-        dtype = interpreter.default_int() if default == "i" else dtypes.DTYPES[default]
+        dtype = dtypes.DTYPES.get(default) or dtypes.default_of(default, interpreter.default_int())
     dtype = dtypes.as_dtype(dtype)
     if op == "arange" and dtype.kind in "iu":
         _check_ends(dtype, **params)
@@ -45,7 +45,7 @@ def zeros(shape: Shape, *, dtype: DTypeLike = None, device: DeviceLike = None, b
     Array([[0., 0.],
            [0., 0.]], dtype=float32, backend='numpy', device='cpu')
     """
-    return create("full", backend, dtype, device, "float32", shape=arguments.shape("zeros", shape), fill_value=0)
+    return create("full", backend, dtype, device, "f", shape=arguments.shape("zeros", shape), fill_value=0)
 
 
 def ones(shape: Shape, *, dtype: DTypeLike = None, device: DeviceLike = None, backend: str | None = None) -> AnyArray:
@@ -55,7 +55,7 @@ def ones(shape: Shape, *, dtype: DTypeLike = None, device: DeviceLike = None, ba
     >>> tl.ones(2, dtype=tl.int8)
     Array([1, 1], dtype=int8, backend='numpy', device='cpu')
     """
-    return create("full", backend, dtype, device, "float32", shape=arguments.shape("ones", shape), fill_value=1)
+    return create("full", backend, dtype, device, "f", shape=arguments.shape("ones", shape), fill_value=1)
 
 
 def empty(shape: Shape, *, dtype: DTypeLike = None, device: DeviceLike = None, backend: str | None = None) -> AnyArray:
@@ -65,13 +65,13 @@ def empty(shape: Shape, *, dtype: DTypeLike = None, device: DeviceLike = None, b
     >>> tl.empty((2, 0)).shape
     (2, 0)
     """
-    return create("empty", backend, dtype, device, "float32", shape=arguments.shape("empty", shape))
+    return create("empty", backend, dtype, device, "f", shape=arguments.shape("empty", shape))
 
 
 def full(
     shape: Shape, fill_value: Operand, *, dtype: DTypeLike = None, device: DeviceLike = None, backend: str | None = None
 ) -> AnyArray:
-    """An array of one value; its dtype follows the value: bool, the default integer, float32 or complex64.
+    """An array of one value; its dtype follows the value: bool, the default integer, the default float or its complex dtype.
 
     >>> import trellis as tl
     >>> tl.full(2, 7)
@@ -87,7 +87,7 @@ def _fill_value(op: str, value: Any, goal: Any) -> tuple[Any, str]:
     value = value.item() if isinstance(value, np.generic) else value
     source = interpreters[type(value)]
     if source is SCALARS:
-        return value, {bool: "bool", float: "float32", complex: "complex64"}.get(type(value), "i")
+        return value, {bool: "b", float: "f", complex: "c"}.get(type(value), "i")
     if source.rank_of(value):
         raise ValueError(f"{op}: fill_value has shape {source.shape_of(value)}; give one number, or use tl.broadcast_to")
     return value if source is goal or source.level else source.item(value), source.dtype_of(value).name
@@ -117,7 +117,7 @@ def arange(
         raise ValueError("arange: step=0 never reaches stop; use a step that is not zero")
     if not math.isfinite((stop - start) / step):
         raise ValueError(f"arange: from {start} to {stop} by {step} is not a finite number of steps")
-    default = "float32" if any(isinstance(v, float) for v in (start, stop, step)) else "i"
+    default = "f" if any(isinstance(v, float) for v in (start, stop, step)) else "i"
     return create("arange", backend, dtype, device, default, start=start, stop=stop, step=step)
 
 
@@ -140,7 +140,7 @@ def linspace(
         made = call("linspace_between", start, stop, num=num, endpoint=endpoint, place=place, dtype=optional_dtype(dtype))
         return made if backend is None and device is None else asarray(made, device=device, backend=backend)
     start, stop = _number(start), _number(stop)
-    default = "complex64" if isinstance(start, complex) or isinstance(stop, complex) else "float32"
+    default = "c" if isinstance(start, complex) or isinstance(stop, complex) else "f"
     return create("linspace", backend, dtype, device, default, start=start, stop=stop, num=num, endpoint=endpoint)
 
 
@@ -156,7 +156,7 @@ def eye(
            [0., 0.]], dtype=float32, backend='numpy', device='cpu')
     """
     rows, cols = arguments.shape("eye", (n_rows, n_rows if n_cols is None else n_cols), "n_rows, n_cols")
-    return create("eye", backend, dtype, device, "float32", n_rows=rows, n_cols=cols, k=integer("eye", "k", k))
+    return create("eye", backend, dtype, device, "f", n_rows=rows, n_cols=cols, k=integer("eye", "k", k))
 
 
 def zeros_like(x: AnyArray, /, *, dtype: DTypeLike = None, device: DeviceLike = None) -> AnyArray:

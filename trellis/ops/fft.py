@@ -177,7 +177,7 @@ def fftfreq(
     >>> tl.fft.fftfreq(4)
     Array([ 0.  ,  0.25, -0.5 , -0.25], dtype=float32, backend='numpy', device='cpu')
     """
-    return create("fftfreq", backend, dtype, device, "float32", n=integer("fftfreq", "n", n, 1), d=d)
+    return create("fftfreq", backend, dtype, device, "f", n=integer("fftfreq", "n", n, 1), d=d)
 
 
 def rfftfreq(
@@ -189,4 +189,4 @@ def rfftfreq(
     >>> tl.fft.rfftfreq(4)
     Array([0.  , 0.25, 0.5 ], dtype=float32, backend='numpy', device='cpu')
     """
-    return create("rfftfreq", backend, dtype, device, "float32", n=integer("rfftfreq", "n", n, 1), d=d)
+    return create("rfftfreq", backend, dtype, device, "f", n=integer("rfftfreq", "n", n, 1), d=d)

@@ -149,17 +149,17 @@ class Draw:
         return together if wanted is None else wanted
 
     def float_dtype(self, dtype: DTypeLike) -> DType:
-        """The real floating dtype asked for, else that of the arrays, else float32."""
+        """The real floating dtype asked for, else that of the arrays, else the default one."""
         if dtype is not None:
             found = dtypes.as_dtype(dtype)
             if found.kind != "f":
                 raise TypeError(f"{self.op}: dtype={found} is no real floating-point dtype; use tl.float32, or tl.randint")
             self.interpreter.native_dtype(found)  # raises on JAX without x64
             return found
-        found = dtypes.common_dtype([x.dtype for x in self.arrays]) if self.arrays else float32
+        found = dtypes.common_dtype([x.dtype for x in self.arrays]) if self.arrays else dtypes.default_float()
         if found.kind == "c":
             raise TypeError(f"{self.op}: the parameters must be real, got {found}")
-        return found if found.kind == "f" else float32
+        return found if found.kind == "f" else dtypes.default_float()
 
     def integer_dtype(self, dtype: DTypeLike) -> DType:
         found = self.interpreter.default_int() if dtype is None else dtypes.as_dtype(dtype)

@@ -11,6 +11,7 @@ import numpy as np
 
 from trellis.core import tree
 from trellis.core.dispatch import default_backend
+from trellis.core.dtypes import default_float
 from trellis.core.leaves import ARRAY, OTHER, MixedNest, backend_of, device_of, kind_of, unwrap
 from trellis.random.keys import Key, make_key
 from trellis.transforms.arguments import argument_place, check_callable
@@ -61,7 +62,7 @@ def compile(
         if not backend.compiles(given.arrays):
             return f(*args, **kwargs)
         structure = given.treedef, given.kinds, tuple(given.wrapped), _other_key(given)
-        key = (backend.name, default_backend(), len(args), structure, static)
+        key = (backend.name, default_backend(), default_float(), len(args), structure, static)
         entry = entries.get(key)
         if entry is None:
             entry = entries[key] = backend.compile(_flat_function(f, given, constants, len(args)))

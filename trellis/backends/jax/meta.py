@@ -14,7 +14,7 @@ import numpy as np
 from trellis.backends import META
 from trellis.backends.jax import host
 from trellis.core import dtypes, errors
-from trellis.core.array import Array
+from trellis.core.array import Array, View
 from trellis.core.container import Container
 from trellis.core.dtypes import DTYPES, DType
 
@@ -202,9 +202,7 @@ def constant(value: np.ndarray[Any, Any], *, like: Any) -> Any:
     if not isinstance(like, jax.core.Tracer):
         return from_host(value, device_of(like))
     with jax.ensure_compile_time_eval() if value.dtype == np.bool_ else contextlib.nullcontext():
-        return from_host(
-            value
-        )  # the shape of what a mask chooses follows from its values, so they must be known
+        return from_host(value)  # the shape of what a mask chooses follows from its values, so they must be known
 
 
 def _check_cast(x: Any, dtype: DType) -> None:
@@ -267,7 +265,8 @@ def _flatten_with_keys(container: Container) -> Any:
     return [(jax.tree_util.DictKey(k), child) for k, child in children], aux
 
 
-jax.tree_util.register_pytree_with_keys(
-    Array, lambda x: (((_KEY, x._data),), None), _rebuild, flatten_func=lambda x: ((x._data,), None)
-)
+for _kind in (Array, View):
+    jax.tree_util.register_pytree_with_keys(
+        _kind, lambda x: (((_KEY, x._data),), None), _rebuild, flatten_func=lambda x: ((x._data,), None)
+    )
 jax.tree_util.register_pytree_with_keys(Container, _flatten_with_keys, Container._tree_unflatten)

@@ -7,3 +7,4 @@ from trellis.core.discovery import op_modules
 
 modules = op_modules(__name__, __path__)
 interpreter = assemble("numpy", modules)
+interpreter.changes_in_place = True

@@ -10,6 +10,7 @@ import numpy as np
 from trellis.backends.numpy.meta import FLOAT32, HALVES, cast, dtype_of
 from trellis.backends.numpy.operands import check_assignable
 from trellis.backends.numpy.quiet import quiet
+from trellis.backends.numpy.tape.watching import is_watched
 from trellis.core import errors
 from trellis.core.indexing import ARRAY
 
@@ -50,8 +51,8 @@ def getitem(x: Any, *indices: Any, key: tuple[Any, ...]) -> Any:
 
 def setitem(x: Any, value: Any, *indices: Any, key: tuple[Any, ...]) -> Any:
     check_assignable("x[key] = value", value, x)
-    if not isinstance(x, np.ndarray) or not x.flags.writeable:
-        x = np.array(x)  # a NumPy scalar, or the result of a broadcast: change a copy, which is returned
+    if not isinstance(x, np.ndarray) or not x.flags.writeable or is_watched(x):
+        x = np.array(x)  # a NumPy scalar, the result of a broadcast, or on a tape: change a copy, which is returned
     quiet.run(x.__setitem__, _full_key(key, indices), value)
     return x
 

@@ -16,15 +16,15 @@ from typing import Any
 
 import torch
 
-from trellis.core import dispatch
+from trellis.core import dispatch, dtypes
 from trellis.transforms import gradients as transforms
 
 _BUILTINS = "torch._dynamo.variables.builtin"
 
 
 def prepare_dynamo() -> None:
-    # Dynamo cannot read a context variable: it asks for the default backend and for with_grads once, when it traces
-    for function in (dispatch.chosen_backend, dispatch.default_backend, transforms.grads_enter):
+    # Dynamo cannot read a context variable: it asks for the default backend and dtype and for with_grads once, when it traces
+    for function in (dispatch.chosen_backend, dispatch.default_backend, dtypes.default_name, transforms.grads_enter):
         function._dynamo_marked_constant = True  # type: ignore[attr-defined]
     dispatch.is_compiling = torch.compiler.is_compiling
     module = sys.modules.get(_BUILTINS)

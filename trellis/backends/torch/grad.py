@@ -193,6 +193,11 @@ def in_transform() -> bool:
     return torch._C._functorch.peek_interpreter_stack() is not None
 
 
+def is_running() -> bool:
+    """Whether a transform of ours runs, which may have kept any tensor; torch.compile makes every change functional itself."""
+    return not torch.compiler.is_compiling() and _DEPTH.get() > 0
+
+
 def needs_functional() -> bool:
     """Whether torch.func must differentiate: in torch.compile and inside of its own transforms autograd cannot."""
     return torch.compiler.is_compiling() or torch._C._functorch.peek_interpreter_stack() is not None

@@ -118,9 +118,19 @@ def _forwards(entry: slice, size: int) -> slice:
     return slice(chosen[-1], chosen[0] + 1, -entry.step) if len(chosen) else slice(0, 0)
 
 
+def follows(x: torch.Tensor, key: tuple[Any, ...]) -> bool:
+    """Whether x[key] is a view of the memory of `x`: not if an axis is reversed."""
+    return not _reverses(key)
+
+
+def _reverses(key: tuple[Any, ...]) -> bool:
+    return any(type(entry) is slice and entry.step is not None and entry.step < 0 for entry in key)
+
+
 def getitem(x: torch.Tensor, *indices: torch.Tensor, key: tuple[Any, ...]) -> torch.Tensor:
-    if not indices and not any(type(entry) is slice and entry.step is not None and entry.step < 0 for entry in key):
-        return x[key]
+    if not indices and not _reverses(key):
+        part = x[key]
+        return part if part.dim() else part.clone()
     plan = _Plan(x, indices, key)
     view = plan.view(x)
     if plan.flipped:
@@ -133,7 +143,7 @@ def getitem(x: torch.Tensor, *indices: torch.Tensor, key: tuple[Any, ...]) -> to
 
 # ---- writing -----------------------------------------------------------------------------------------------------------------
 def setitem(x: torch.Tensor, value: Any, *indices: torch.Tensor, key: tuple[Any, ...]) -> torch.Tensor:
-    return _updated("x[key] = value", x, value, indices, key, "set", _changeable(x))
+    return _updated("x[key] = value", x, value, indices, key, "set", _changeable(x) and not grad.is_running())
 
 
 def index_update(x: torch.Tensor, value: Any, *indices: torch.Tensor, key: tuple[Any, ...], mode: str) -> torch.Tensor:
@@ -147,6 +157,8 @@ def _updated(
     if mode != "set" or _transformed(x, value, *indices):
         return _flat_update(x, value, indices, key, mode)
     target = x if in_place else x.clone()
+    if in_place and not torch.compiler.is_compiling() and torch._C._is_alias_of(x, value):
+        value = value.clone()  # torch reads while it writes
     _assign(target, value, indices, key)
     return target
 

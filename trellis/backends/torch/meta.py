@@ -12,7 +12,7 @@ from trellis.backends import META
 from trellis.backends.torch.dynamo import prepare_dynamo
 from trellis.backends.torch.operands import COMPLEX, DTYPE, NATIVE, dtype_of
 from trellis.core import dtypes, errors
-from trellis.core.array import Array
+from trellis.core.array import Array, View
 from trellis.core.container import Container
 from trellis.core.dtypes import DType
 
@@ -176,13 +176,14 @@ def _flatten_with_keys(container: Container) -> tuple[list[Any], Any]:
     return [(pytree.MappingKey(key), child) for key, child in children], aux
 
 
-pytree.register_pytree_node(
-    Array,
-    lambda x: ([x._data], None),
-    lambda children, _: Array(next(iter(children))),
-    serialized_type_name="trellis.Array",
-    flatten_with_keys_fn=lambda x: ([(pytree.GetAttrKey("native"), x._data)], None),
-)
+for _kind in (Array, View):
+    pytree.register_pytree_node(
+        _kind,
+        lambda x: ([x._data], None),
+        lambda children, _: Array(next(iter(children))),
+        serialized_type_name=f"trellis.{_kind.__name__}",
+        flatten_with_keys_fn=lambda x: ([(pytree.GetAttrKey("native"), x._data)], None),
+    )
 pytree.register_pytree_node(
     Container,
     _flatten,

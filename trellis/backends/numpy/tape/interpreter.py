@@ -19,6 +19,8 @@ class TapeInterpreter:
 
     level = 1
     name = "numpy"
+    changes_in_place = False
+    follows = None
 
     def __getattr__(self, op: str) -> Callable[..., Any]:
         if op.startswith("_"):

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from trellis import ops
+from trellis.core.interop import NUMPY_FUNCTIONS
 
 Row = Callable[..., Any]
 
@@ -377,3 +378,6 @@ def _functions() -> Iterator[tuple[Any, Row]]:
 
 
 FUNCTIONS = dict(_functions())  # function of NumPy -> row
+# On a tl.Array, which can change, a copy is a copy; and functions without a gradient run on the host.
+_ON_THE_HOST = {"array", "asarray", "ascontiguousarray", "copy", *_GRADIENT_FREE.split()}
+NUMPY_FUNCTIONS.update({f: row for f, row in FUNCTIONS.items() if f.__name__ not in _ON_THE_HOST})

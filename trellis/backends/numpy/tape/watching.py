@@ -44,6 +44,13 @@ def watch(x: NumPyArray, depth: int) -> None:
         watched[id(x)] = x, _fingerprint(x)
 
 
+def is_watched(x: NumPyArray) -> bool:
+    """Whether a rule of a transform whose function runs now needs values in the memory of `x`."""
+    return bool(_running) and any(
+        np.may_share_memory(x, other) for watched in list(_running.values()) for other, _ in list(watched.values())
+    )
+
+
 def owner(x: NumPyArray) -> NumPyArray:
     """The array whose memory `x` is a view of, or `x` itself."""
     while isinstance(x.base, np.ndarray):
