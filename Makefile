@@ -25,7 +25,7 @@ ONLY ?= *
 
 export TF_CPP_MIN_LOG_LEVEL ?= 3
 
-.PHONY: help demo test test-more test-browser fuzz mutants clients matrix lint format types bench suite suite-checkout clean
+.PHONY: help demo test test-more test-browser sweep-models fuzz mutants clients matrix lint format types bench suite suite-checkout clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /make \1|/' | awk -F'|' '{printf "  %-18s %s\n", $$1, $$2}'
@@ -47,6 +47,9 @@ test-more: $(VENV)/.all  ## the tests of compiled functions with inductor, those
 
 test-browser: $(VENV)/.all  ## the page of the matrix in a headless browser: needs chromium and chromedriver
 	$(BIN)/python -m pytest tests/test_matrix_browser.py -m browser $(PYTEST_FLAGS)
+
+sweep-models: $(VENV)/.all  ## every model of tests/zoo.py through calls, training, freezing and files, on every backend
+	$(BIN)/python -m pytest -n $(JOBS) --dist loadgroup tests/test_zoo.py -m "sweep or not sweep" $(PYTEST_FLAGS)
 
 fuzz: $(VENV)/.all  ## random calls, programs and layers on the four, compared: make fuzz SECONDS=1200 [SEED=7] [BACKENDS="numpy torch"] [ONLY='conv*']
 	cd tests && PYTHONPATH=$(CURDIR) $(CURDIR)/$(BIN)/python -m fuzz --seconds $(SECONDS) $(if $(SEED),--seed $(SEED)) --backends $(BACKENDS) --only '$(ONLY)'

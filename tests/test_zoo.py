@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import zoo
 from helpers import to_numpy
 
 import trellis as tl
+from trellis.core import tree
 
 
 def gradients(model: tl.Module, inputs: Any) -> dict[str, Any]:
@@ -85,3 +88,63 @@ def test_a_child_may_know_its_unfinished_parent(backend: str) -> None:
     assert list(model.v.to_flat_dict()) == ["child/line/w", "child/line/b", "line/w", "line/b", "scale"]
     assert model.built
     assert model.child.built
+
+
+# ---- everything that takes a Module --------------------------------------------------------------------------------------------
+# `make sweep-models` runs all; `make test` every fifth structure, and of the layers every sixteenth.
+_HALVES = ("float16", "bfloat16", "float64")
+QUICK = [name for name in zoo.STRUCTURES if not name.endswith(_HALVES)][::5] + ["mlp in float16", "tied in float64"]
+QUICK += [name for name in zoo.MODELS if name not in zoo.STRUCTURES][::16]
+_TOLERANCE = {"float16": 2e-2, "bfloat16": 1e-1, "float64": 1e-9}
+
+
+def _models() -> list[Any]:
+    return [name if name in QUICK else pytest.param(name, marks=pytest.mark.sweep) for name in zoo.MODELS]
+
+
+def losses_of(name: str, backend: str, frozen: str | None = None) -> tuple[tl.Module, list[float]]:
+    """A model after two steps of the Trainer, and their losses."""
+    model, inputs = zoo.make(name, backend), zoo.MODELS[name].inputs
+    data = [((inputs if isinstance(inputs, dict) or len(inputs) > 1 else inputs[0]),)] * 2
+    if frozen is not None:
+        model.freeze(frozen)
+    if not [x for x in model.trainable_v.to_flat_dict().values() if x is not None]:
+        return model, []
+    trainer = tl.Trainer(progress=False, compile=False)
+    return model, trainer.fit(model, data, zoo.loss, tl.SGD(0.05, momentum=0.9), 1).losses
+
+
+@pytest.mark.parametrize("name", _models())
+def test_calls_training_freezing_and_files(backend: str, name: str, tmp_path: Path) -> None:
+    """A call and two steps of training are those of NumPy; what is frozen stays; a file and another backend keep all of it."""
+    row = zoo.MODELS[name]
+    tolerance = _TOLERANCE.get(row.dtype or "", 1e-2 if name == "two dtypes" else 2e-4)
+    start = zoo.make(name, backend)
+    before = {path: to_numpy(x).copy() for path, x in start.v.to_flat_dict().items()}
+    model, losses = losses_of(name, backend)
+    _, expected = losses_of(name, "numpy")
+    np.testing.assert_allclose(losses, expected, rtol=tolerance, atol=tolerance)
+    frozen = {path for path, x in model.v.to_flat_dict().items() if np.array_equal(to_numpy(x), before[path])}
+    assert model.frozen <= frozen
+    assert len(frozen) < max(len(before), 1) or not losses
+
+    path = tmp_path / "model.safetensors"
+    model.save(path)
+    other = tl.load(path, start).to_backend("numpy").to_backend(backend).eval()
+    assert other.state().all_equal(model.state())
+    inputs = zoo.placed(name, backend)
+    results = [_seeded(one.eval(), inputs) for one in (model, other)]
+    for a, b in zip(*results, strict=True):
+        np.testing.assert_array_equal(a, b)
+
+    if before:
+        first = next(iter(before))
+        one, _ = losses_of(name, backend, first)
+        assert first in one.frozen
+        np.testing.assert_array_equal(to_numpy(one.v[first]), before[first])
+
+
+def _seeded(model: tl.Module, inputs: Any) -> list[Any]:
+    args, kwargs = ((), inputs) if isinstance(inputs, dict) else (inputs, {})
+    result, _ = tl.functional_call(model, model.v, model.buffers, *args, seed=5, **kwargs)
+    return [to_numpy(x) for x in tree.leaves(result)]
