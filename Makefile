@@ -25,7 +25,7 @@ ONLY ?= *
 
 export TF_CPP_MIN_LOG_LEVEL ?= 3
 
-.PHONY: help demo test test-more test-browser sweep-models fuzz mutants clients matrix lint format types bench suite suite-checkout clean
+.PHONY: help demo test test-more test-browser sweep-models sweep-transpile fuzz mutants clients matrix lint format types bench suite suite-checkout clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /make \1|/' | awk -F'|' '{printf "  %-18s %s\n", $$1, $$2}'
@@ -53,6 +53,9 @@ sweep-models: $(VENV)/.all  ## every model of tests/zoo.py through calls, traini
 
 fuzz: $(VENV)/.all  ## random calls, programs and layers on the four, compared: make fuzz SECONDS=1200 [SEED=7] [BACKENDS="numpy torch"] [ONLY='conv*']
 	cd tests && PYTHONPATH=$(CURDIR) $(CURDIR)/$(BIN)/python -m fuzz --seconds $(SECONDS) $(if $(SEED),--seed $(SEED)) --backends $(BACKENDS) --only '$(ONLY)'
+
+sweep-transpile: $(VENV)/.all  ## convert models of transformers and diffusers to NumPy, JAX and TensorFlow; writes docs/transpile-models.md
+	cd tests && PYTHONPATH=$(CURDIR) $(CURDIR)/$(BIN)/python sweep_transpile.py $(if $(OTHERS),--others) $(if $(ONLY),--only $(ONLY))
 
 mutants: $(VENV)/.all  ## seeded faults, one at a time: does a test notice each? make mutants [JOBS=2] [ONLY='adam*']
 	$(BIN)/python tests/mutants.py --jobs $(JOBS) --only '$(ONLY)'

@@ -25,10 +25,10 @@ def tanh_networks(x: np.ndarray[Any, Any], target: np.ndarray[Any, Any]) -> list
     torch.manual_seed(0)
     of_class = tl.Module.from_torch_module(Network, (4,), {"layers": 3}, instance_args=(torch.tensor(x),))
     of_instance = tl.Module.from_torch_module(Network(4))
-    return [(module, _gradients(module.native, x, target)) for module in (of_class, of_instance)]
+    return [(module, gradients(module.native, x, target)) for module in (of_class, of_instance)]
 
 
-def _gradients(native: torch.nn.Module, x: np.ndarray[Any, Any], target: np.ndarray[Any, Any]) -> Any:
+def gradients(native: torch.nn.Module, x: np.ndarray[Any, Any], target: np.ndarray[Any, Any]) -> Any:
     def run() -> tuple[float, dict[str, Any]]:
         loss = torch.nn.functional.mse_loss(native(torch.tensor(x)), torch.tensor(target))
         grads = torch.autograd.grad(loss, list(native.parameters()))

@@ -19,6 +19,7 @@ BUDGETS = {
     ("nn", "optim", "training"): 4_300,
     ("convert",): 2_400,
     ("matrix",): 1_000,
+    ("trace",): 3_500,
 }
 LINES_OF_FILE = 600
 TABLES: set[str] = set()  # files of rows, which may be longer: paths below trellis/

@@ -5,8 +5,8 @@ from importlib import import_module as _import_module
 from math import e, inf, nan, pi
 from typing import TYPE_CHECKING as _TYPE_CHECKING, Any as _Any
 
-# The package first: imported later, it would take the name of the function `backends`.
-from trellis import backends as _backends
+# These packages first: imported later, they would take the names of the functions `backends` and `trace`.
+from trellis import backends as _backends, trace as _trace
 from trellis.core import dispatch as _dispatch, dtypes, tree
 from trellis.core.array import API_VERSIONS, Array
 from trellis.core.container import Container
@@ -17,10 +17,13 @@ from trellis.ops import *
 from trellis.random import *
 from trellis.transforms import *
 
+trace = _trace.trace  # of a function; of an array, that of `linalg`
+
 if _TYPE_CHECKING:
     from trellis import convert
     from trellis.nn import *
     from trellis.optim import *
+    from trellis.trace.transpile import *
     from trellis.training import *
 
 __version__ = "0.1.0"
@@ -55,6 +58,7 @@ _LATER: dict[str, tuple[str, ...]] = {
         "Batches", "Callback", "Checkpoint", "EarlyStopping", "History", "NonFiniteLoss", "Trainer", "plot_curves",
     ),
     "convert": (),
+    "trace.transpile": ("Graph", "TranspileReport", "can_transpile", "transpile"),
 }  # fmt: skip
 _ROOM_OF = {name: room for room, names in _LATER.items() for name in names}
 

@@ -1,4 +1,4 @@
-"""The command line: `trellis info` and `trellis matrix`."""
+"""The command line: `trellis info`, `trellis matrix` and `trellis transpile`."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import trellis as tl
 from trellis.core.dispatch import BACKENDS
 from trellis.matrix.commands import configure
+from trellis.trace.commands import configure_transpile
 
 
 def info(arguments: argparse.Namespace) -> int:
@@ -39,5 +40,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     commands.add_parser("info", help=info.__doc__, description=info.__doc__).set_defaults(run=info)
     about = "The conformance matrix: run its rows on every backend, and show what came out."
     configure(commands.add_parser("matrix", help=about, description=about))
+    about = "Bring a torch module to another framework, and compare it with the original."
+    configure_transpile(commands.add_parser("transpile", help=about, description=about))
     chosen = parser.parse_args(arguments)
     return chosen.run(chosen)

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import importlib
 
-import pytest
 from converter_cases import TARGET, X, train_ten_steps
 
-FRAMEWORKS = {"torch": ("torch",), "tensorflow": ("keras",), "jax": ("haiku", "flax")}
+FRAMEWORKS = {"numpy": ("numpy",), "torch": ("torch",), "tensorflow": ("keras",), "jax": ("haiku", "flax")}
 
 
 def test_from_backend_module(backend: str) -> None:
-    if backend == "numpy":
-        pytest.skip("needs a torch module captured as a graph")
     for framework in FRAMEWORKS[backend]:
         cases = importlib.import_module(f"converter_cases_{framework}").tanh_networks(X, TARGET)
         assert len(cases) >= 2  # of a class and of an instance

@@ -365,9 +365,9 @@ def from_native(
     _materialize(native, instance_args, instance_kwargs or {})
     model = FromTorch(native)
     if check:
-        guesses = [] if instance_kwargs else _guesses(native)
+        guessed = [] if instance_kwargs else guesses(native)
         expected = _runner(native, {name.replace(".", "/"): x for name, x in native.named_parameters()}, instance_kwargs)
-        checking.verify(FROM, expected, _foreign_runner(model, instance_kwargs), tuple(instance_args) or None, guesses)
+        checking.verify(FROM, expected, _foreign_runner(model, instance_kwargs), tuple(instance_args) or None, guessed)
     return model
 
 
@@ -429,7 +429,7 @@ def _foreign_runner(model: FromTorch, kwargs: Any) -> checking.Runner:
     return run
 
 
-def _guesses(native: torch.nn.Module) -> Iterator[checking.Inputs]:
+def guesses(native: torch.nn.Module) -> Iterator[checking.Inputs]:
     """Inputs for the first part whose class is known."""
     hints = (checking.hinted(part, _HINTS) for part in native.modules())
     for kind, size in itertools.islice(filter(None, hints), 1):

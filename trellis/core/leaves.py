@@ -83,9 +83,12 @@ class MixedNest(Nest):
 
 
 def backend_of(arrays: Sequence[AnyArray]) -> Any:
-    """The framework of the arrays: for values being differentiated NumPy itself; without any, the default backend."""
+    """The framework of the arrays: for values being differentiated NumPy itself; without any, the default backend.
+
+    Of traced arrays it is the recorder, which writes control flow down.
+    """
     found = find_all(*arrays)
-    return target() if found is SCALARS else load(found.name)
+    return target() if found is SCALARS else found if found.level == 3 else load(found.name)
 
 
 def device_of(arrays: Sequence[AnyArray]) -> Any:

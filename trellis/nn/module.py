@@ -49,10 +49,17 @@ def _from_native(framework: str) -> Any:
         Haiku needs `params_hk=` (and `state_hk=`). `inputs`, or `instance_args`, and `instance_kwargs` are the arguments of a
         call: a module that is built by its first call is built with them, and the check runs on them. A module that
         `to_torch_module` or another of these made comes back as the class that it was.
+
+        With `backend=` a torch module is captured as a graph and brought to another framework, with copies of its weights, as
+        `tl.transpile` does; it runs and trains there without torch.
         """
         given = _one_of(f"from_{framework}_module", inputs, tuple(instance_args) or None)
         args = () if given is None else given if isinstance(given, tuple) else (given,)
         made = constructor_args, constructor_kwargs, args, instance_kwargs
+        if framework == "torch" and (options.get("backend") or "torch") != "torch":
+            return import_module("trellis.trace.transpile").from_torch_module(native, *made, check=check, **options)
+        if framework == "torch":
+            options.pop("backend", None)
         return _converter(framework).from_native(native, *made, check=check, **options)
 
     return staticmethod(from_native)

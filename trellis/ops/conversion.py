@@ -66,7 +66,7 @@ def _interpreter_of(x: Any) -> Any:
         found = interpreters[type(x)]
     except UnknownOperand:
         return None
-    return None if found is SCALARS or found.level > 1 else found
+    return None if found is SCALARS or found.level in (2, 4) else found
 
 
 def _from_python(obj: Any, dtype: dtypes.DType | None, device: Any, copy: bool | None, goal: Any) -> AnyArray:

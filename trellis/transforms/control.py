@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from trellis.core.array import Array
-from trellis.core.dispatch import call, interpreters, load
+from trellis.core.dispatch import call, interpreters
 from trellis.core.leaves import ARRAY, NUMBER, OTHER, MixedNest, backend_of, device_of, kind_of, unwrap
 from trellis.core.typing import AnyArray, Operand
 from trellis.ops.indexing import getitem
@@ -205,7 +205,7 @@ def _first(x: AnyArray, count: int | None) -> AnyArray:
         return getitem(x, 0)
     interpreter = interpreters[type(x)]
     shape, dtype = interpreter.shape_of(x), interpreter.dtype_of(x)
-    return load(interpreter.name).full(shape=shape[1:], fill_value=0, dtype=dtype, device=interpreter.device_of(x))
+    return backend_of([x]).full(shape=shape[1:], fill_value=0, dtype=dtype, device=interpreter.device_of(x))
 
 
 def _length(name: str, columns: MixedNest, length: Any) -> int | None:

@@ -1,0 +1,338 @@
+"""Torch functions and modules on NumPy, JAX and TensorFlow: values, state, modes, training, native modules, and the errors.
+
+Every `tl.transpile` here runs its own check, which compares outputs, gradients and another batch size with the original.
+"""
+
+from __future__ import annotations
+
+import copy
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from transpile_models import MODELS
+
+import trellis as tl
+from trellis.cli import main
+from trellis.trace import check
+from trellis.trace.capture.reader import functional_name
+from trellis.trace.errors import TranspileError
+from trellis.trace.rows import ROWS
+
+pytestmark = pytest.mark.filterwarnings("ignore")
+
+
+class Net(torch.nn.Module):
+    """Normalization, dropout, tied weights, a buffer of its own, a frozen weight, an inplace op."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = torch.nn.Linear(4, 6)
+        self.norm = torch.nn.BatchNorm1d(6)
+        self.drop = torch.nn.Dropout(0.5)
+        self.act = torch.nn.ReLU(inplace=True)
+        self.back = torch.nn.Linear(6, 4, bias=False)
+        self.back.weight = torch.nn.Parameter(torch.randn(4, 6))
+        self.again = torch.nn.Linear(6, 4, bias=False)
+        self.again.weight = self.back.weight
+        self.register_buffer("steps", torch.zeros(()))
+        self.scale = torch.nn.Parameter(torch.tensor(2.0), requires_grad=False)
+
+    def forward(self, x: torch.Tensor, mask: torch.Tensor | None = None, *, factor: float = 1.0) -> dict[str, Any]:
+        if self.training:
+            self.steps += 1
+        hidden = self.drop(self.act(self.norm(self.first(x))))
+        y = self.back(hidden) + self.again(hidden * self.scale) * factor
+        return {"y": y if mask is None else y * mask, "hidden": (hidden, None)}
+
+
+def net() -> Net:
+    torch.manual_seed(0)
+    return Net()
+
+
+X = torch.randn(5, 4, generator=torch.Generator().manual_seed(1))
+
+
+def on(backend: str, x: torch.Tensor) -> Any:
+    return tl.asarray(x.numpy(), backend=backend)
+
+
+def close(a: Any, b: Any, rtol: float = 1e-5) -> None:
+    b = b.detach().numpy()
+    np.testing.assert_allclose(np.asarray(tl.to_numpy(a)), b, rtol=rtol, atol=rtol * max(np.abs(b).max(), 1e-6))
+
+
+@pytest.fixture(scope="module")
+def converted() -> dict[str, Any]:
+    return {}
+
+
+def model_on(backend: str, converted: dict[str, Any]) -> Any:
+    if backend not in converted:
+        converted[backend] = tl.transpile(net(), backend, example=(X,))
+    return converted[backend]
+
+
+def test_a_function_becomes_a_function_of_native_arrays(backend: str) -> None:
+    def attend(q: torch.Tensor, k: torch.Tensor) -> dict[str, Any]:
+        return {"scores": torch.softmax(q @ k.transpose(-1, -2) / q.shape[-1] ** 0.5, -1), "sizes": (q.sum(0), None)}
+
+    made = tl.transpile(attend, backend, example=(X, X))
+    q = on(backend, torch.cat([X, X * 2])).native
+    found = made(q, q)
+    assert type(found["scores"]) is type(q)
+    expected = attend(torch.cat([X, X * 2]), torch.cat([X, X * 2]))
+    close(found["scores"], expected["scores"])
+    close(found["sizes"][0], expected["sizes"][0])
+
+
+def test_state_has_the_names_and_the_tying_of_torch(backend: str, converted: dict[str, Any]) -> None:
+    model = model_on(backend, converted)
+    assert sorted(model.v.to_flat_dict()) == ["back/weight", "first/bias", "first/weight", "norm/bias", "norm/weight", "scale"]
+    assert sorted(model.buffers.to_flat_dict()) == ["norm/num_batches_tracked", "norm/running_mean", "norm/running_var", "steps"]
+    assert model.frozen == {"scale"}
+    assert model.v["first/weight"].backend == backend
+
+
+def test_evaluation_training_and_another_batch_size(backend: str, converted: dict[str, Any]) -> None:
+    model, source = copy.deepcopy(model_on(backend, converted)), net()
+    longer = torch.cat([X, X + 1])
+    close(model.eval()(on(backend, longer))["y"], source.eval()(longer)["y"])
+    model.train(), source.train()
+    drawn = [tl.to_numpy(model(on(backend, X))["hidden"][0]) for _ in range(2)]
+    assert (drawn[0] != drawn[1]).any()  # dropout draws
+    for _ in range(2):
+        source(X)
+    for path, expected in (
+        ("norm/running_mean", source.norm.running_mean),
+        ("norm/running_var", source.norm.running_var),
+        ("steps", source.steps),
+    ):
+        close(model.buffers[path], expected)
+    assert int(tl.to_numpy(model.buffers["norm/num_batches_tracked"])) == 2
+
+
+def test_the_source_stays_as_it_was() -> None:
+    source = net()
+    source.drop.eval()
+    state = {name: x.clone() for name, x in source.state_dict().items()}
+    random = torch.get_rng_state()
+    tl.transpile(source, "numpy", example=(X,))
+    assert [part.training for part in source.modules()] == [True, True, True, False, True, True, True]
+    assert all(torch.equal(x, state[name]) for name, x in source.state_dict().items())
+    assert torch.equal(random, torch.get_rng_state())
+    assert not source.scale.requires_grad
+    assert all(p.grad is None for p in source.parameters())
+
+
+@pytest.mark.parametrize("optimizer", ["sgd", "adam"])
+def test_ten_steps_of_training_equal_torchs(backend: str, optimizer: str) -> None:
+    source = net()
+    source.drop.p = 0.0
+    model = tl.transpile(source, backend, example=(X,)).train()
+    source.train()
+    theirs = torch.optim.SGD(source.parameters(), 0.05) if optimizer == "sgd" else torch.optim.Adam(source.parameters(), 0.01)
+    ours = tl.SGD(0.05) if optimizer == "sgd" else tl.Adam(0.01, epsilon=1e-8)
+    x = on(backend, X)
+    for _ in range(10):
+        loss = source(X)["y"].square().mean()
+        theirs.zero_grad()
+        loss.backward()
+        theirs.step()
+        value, grads = tl.value_and_grad(lambda v: tl.mean(tl.square(model(x, v=v)["y"])))(model.v)
+        close(value, loss, 1e-4)
+        model.v = ours.step(model.v, grads)
+    for path, array in model.v.to_flat_dict().items():
+        if path not in (
+            "scale",
+            "first/bias",
+        ):  # frozen; and before a normalization, a gradient of 0 and noise that Adam scales up
+            close(array, source.state_dict()[path.replace("/", ".")], 1e-3)
+
+
+def test_it_saves_and_becomes_a_native_module(backend: str, converted: dict[str, Any], tmp_path: Path) -> None:
+    model, x = model_on(backend, converted).eval(), on(backend, X)
+    model.save(tmp_path / "weights.safetensors")
+    other = tl.transpile(Net(), backend, example=(X,), check=False).eval()
+    other.load_weights(tmp_path / "weights.safetensors")
+    close(other(x)["y"], torch.tensor(tl.to_numpy(model(x)["y"])))
+    native = model.to_torch_module(inputs=(x,), check=False).eval()
+    close(native(X)["y"].detach(), torch.tensor(tl.to_numpy(model(x)["y"])))
+
+
+def test_arguments_are_those_of_the_example(backend: str) -> None:
+    mask = torch.tensor([1.0, 0.0, 1.0, 1.0])
+    model = tl.transpile(net(), backend, example=(X, mask), example_kwargs={"factor": 0.5}, training=False).eval()
+    close(model(on(backend, X), mask=on(backend, mask), factor=0.5)["y"], net().eval()(X, mask, factor=0.5)["y"])
+    with pytest.raises(TypeError, match=r"factor is 2\.0; the example has 0.5 there"):
+        model(on(backend, X), on(backend, mask), factor=2.0)
+    with pytest.raises(TypeError, match="mask is None; the example has an array there"):
+        model(on(backend, X), factor=0.5)
+    with pytest.raises(TypeError, match="unexpected keyword argument 'other'"):
+        model(on(backend, X), other=3)
+
+
+@pytest.mark.parametrize("name", ["bert", "gpt2", "resnet"])
+def test_models_of_transformers(backend: str, name: str) -> None:
+    if backend == "torch" or (backend == "jax" and name != "bert"):  # the sweep has them all
+        return
+    source, inputs = MODELS[name]()
+    model = tl.transpile(source, backend, example_kwargs=inputs)
+    assert model.difference.outputs < 1e-5
+    assert model.difference.gradients < 1e-4
+    assert model.difference.batch < 1e-5
+
+
+# ---- errors --------------------------------------------------------------------------------------------------------------------
+def line(function: Any, offset: int) -> int:
+    return function.__code__.co_firstlineno + offset
+
+
+def branching(x: torch.Tensor) -> torch.Tensor:
+    if x.sum() > 0:
+        return x
+    return -x
+
+
+def writing(x: torch.Tensor) -> torch.Tensor:
+    x += 1
+    return x * 2
+
+
+def without_row(x: torch.Tensor) -> torch.Tensor:
+    return torch.special.airy_ai(x)
+
+
+class Straight(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: torch.Tensor) -> torch.Tensor:
+        return torch.round(x)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Any) -> Any:
+        return grads[0]
+
+
+class Rounded(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = torch.nn.Linear(4, 2)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return Straight.apply(self.layer(x))
+
+
+def hooked() -> torch.nn.Module:
+    module = torch.nn.Linear(4, 2)
+    module.register_full_backward_hook(lambda *args: None)
+    return module
+
+
+ERRORS = {
+    "branch": (lambda: branching, (X,), rf"test_transpile\.py:{line(branching, 1)}: .*depends on the values.*torch\.cond"),
+    "argument": (lambda: writing, (X,), rf"test_transpile\.py:{line(writing, 1)}: the source changes its argument.*clone"),
+    "no row": (lambda: without_row, (X,), rf"special_airy_ai\.default, needed at .*test_transpile\.py:{line(without_row, 1)}"),
+    "backward": (Rounded, (X,), r"Straight at .*test_transpile\.py:\d+ has a backward of its own"),
+    "hook": (hooked, (X,), "has a backward hook"),
+    "meta": (lambda: torch.nn.Linear(4, 2, device="meta"), (X,), "'weight' of Linear is on the meta device"),
+    "example": (lambda: torch.nn.Linear(3, 2), (X,), r"the source itself fails on the example, of shapes \[\(5, 4\)\]"),
+    "no example": (lambda: torch.nn.Linear(3, 2), (), "the example holds no tensor"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", ERRORS)
+def test_errors_name_the_line_and_the_fix(case: str) -> None:
+    make, example, message = ERRORS[case]
+    with pytest.raises(TranspileError, match=message):
+        tl.transpile(make(), "numpy", example=example)
+
+
+def test_wrong_objects_and_targets() -> None:
+    with pytest.raises(ValueError, match="to='mxnet' is unknown"):
+        tl.transpile(net(), "mxnet", example=(X,))
+    with pytest.raises(TypeError, match="Net is a class; make an instance"):
+        tl.transpile(Net, "numpy", example=(X,))
+    with pytest.raises(TypeError, match=r"expected a function or an nn\.Module"):
+        tl.transpile(3, "numpy", example=(X,))
+
+
+def test_a_wrong_row_is_noticed_and_the_submodule_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(ROWS, "tanh.default", lambda x: tl.tanh(x) * 1.01)
+    source = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.Tanh(), torch.nn.Linear(4, 2))
+    with pytest.raises(
+        TranspileError, match=r"differs from the original in evaluation by .* first submodule that differs is '1'"
+    ):
+        tl.transpile(source, "numpy", example=(X,))
+    wrong_gradient = lambda x: tl.stop_gradient(tl.tanh(x))  # noqa: E731
+    monkeypatch.setitem(ROWS, "tanh.default", wrong_gradient)
+    with pytest.raises(check.GradientError, match="the gradient of"):
+        tl.transpile(source, "numpy", example=(X,))
+
+
+def test_can_transpile_reports() -> None:
+    report = tl.can_transpile(net(), "numpy", example=(X,))
+    assert report.ok
+    assert report.ops["linear.default"] == 3
+    for case in ("branch", "no row", "argument", "example"):
+        make, example, message = ERRORS[case]
+        report = tl.can_transpile(make(), "jax", example=example)
+        assert not report
+        assert re.search(message, str(report)), str(report)
+
+
+SOURCES = """
+import torch
+
+class Small(torch.nn.Sequential):
+    def __init__(self):
+        super().__init__(torch.nn.Linear(3, 2), torch.nn.Tanh())
+
+class Bad(torch.nn.Module):
+    def forward(self, x):
+        return x if x.sum() > 0 else -x
+"""
+
+
+def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "my_models.py").write_text(SOURCES)
+    monkeypatch.syspath_prepend(tmp_path)
+    command = ["transpile", "--to", "numpy", "--check", "--input", "float32[2,3]"]
+    assert main([*command, "my_models:Small"]) == 0
+    shown = capsys.readouterr()
+    assert "my_models:Small on numpy" in shown.out
+    assert "largest differences: outputs" in shown.out
+    assert "capturing training" in shown.err
+    assert main([*command, "my_models:Bad"]) == 1
+    assert "my_models.py:10" in capsys.readouterr().err
+    with pytest.raises(SystemExit, match="names nothing"):
+        main([*command, "my_models:Ugly"])
+
+
+def test_at_least_350_overloads_have_a_row() -> None:
+    def overloads(packet: str) -> list[str]:
+        found = getattr(torch.ops.aten, packet, None)
+        return [f"{packet}.{name}" for name in found.overloads()] if hasattr(found, "overloads") else []
+
+    packets = {name.partition(".")[0] for name in ROWS}
+    every = {name for packet in packets | {f"{packet}_" for packet in packets} for name in overloads(packet)}
+    mapped = {name for name in every if functional_name(name) in ROWS}
+    assert len(mapped) >= 350
+    others = {name for name in ROWS if not name.startswith(("py.", "higher_order.", "transformers."))} - every
+    assert others == {"batch_norm.training"}  # no row is misspelt
+
+
+def test_trace_of_a_torch_function_is_a_graph_of_our_ops() -> None:
+    def scores(x: torch.Tensor) -> torch.Tensor:
+        return torch.softmax(torch.nn.functional.gelu(x) * 2, -1)
+
+    graph = tl.trace(scores, X)
+    assert graph.ops() == {"gelu": 1, "multiply": 1, "softmax": 1}
+    close(graph.eval(on("numpy", X * 2)), scores(X * 2))
+    module = torch.nn.Sequential(torch.nn.Linear(4, 3), torch.nn.ReLU())
+    graph = tl.trace(module, X, batch_axis=0)
+    assert graph.ops() == {"linear": 1, "relu": 1}
+    close(graph.eval(torch.cat([X, X])), module(torch.cat([X, X])))

@@ -1,0 +1,227 @@
+# ruff: noqa: E501
+"""Models of transformers and diffusers, small and with random weights, for the tests and the sweep of `tl.transpile`."""
+
+from __future__ import annotations
+
+import inspect
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import diffusers
+import torch
+import transformers
+from transformers.models.auto.configuration_auto import CONFIG_MAPPING
+from transformers.models.auto.modeling_auto import MODEL_MAPPING_NAMES
+
+# Attributes of configurations that make a model small. A configuration takes those that it has.
+SMALL: dict[str, Any] = {
+    **dict.fromkeys(("hidden_size", "d_model", "n_embd", "dim", "embed_dim", "emb_dim", "encoder_hidden_size", "decoder_hidden_size", "word_embed_proj_dim", "d_embed"), 32),
+    **dict.fromkeys(("embedding_size",), 32),
+    **dict.fromkeys(("num_hidden_layers", "n_layer", "n_layers", "num_layers", "encoder_layers", "decoder_layers", "num_decoder_layers", "num_encoder_layers", "encoder_num_layers", "decoder_num_layers"), 2),
+    **dict.fromkeys(("num_attention_heads", "n_head", "n_heads", "num_heads", "encoder_attention_heads", "decoder_attention_heads", "encoder_num_attention_heads", "num_key_value_heads"), 4),
+    **dict.fromkeys(("intermediate_size", "d_ff", "ffn_dim", "encoder_ffn_dim", "decoder_ffn_dim", "n_inner", "hidden_dim", "ffn_hidden_size", "dim_feedforward", "encoder_intermediate_size"), 64),
+    **dict.fromkeys(("moe_intermediate_size", "shared_expert_intermediate_size"), 32),
+    **dict.fromkeys(("d_kv", "head_dim", "d_head", "attention_head_dim"), 8),
+    **dict.fromkeys(("num_experts", "num_local_experts", "n_routed_experts"), 4),
+    **dict.fromkeys(("num_experts_per_tok",), 2),
+    "vocab_size": 99, "max_position_embeddings": 64, "n_positions": 64, "image_size": 32, "patch_size": 8, "num_channels": 3,
+    "pad_token_id": 1, "bos_token_id": 0, "eos_token_id": 2, "decoder_start_token_id": 0, "max_source_positions": 32, "max_target_positions": 32,
+    "num_mel_bins": 16, "type_vocab_size": 2, "state_size": 8, "num_labels": 3, "projection_dim": 32, "sliding_window": None, "layerdrop": 0.0, "apply_spec_augment": False,
+}  # fmt: skip
+
+# What a model needs beyond that, by the name of its configuration.
+OWN: dict[str, dict[str, Any]] = {
+    "ResNetConfig": {"embedding_size": 8, "hidden_sizes": [8, 16], "depths": [1, 1], "layer_type": "basic"},
+    "RegNetConfig": {"embedding_size": 8, "hidden_sizes": [8, 16, 16, 16], "depths": [1, 1, 1, 1], "groups_width": 8},
+    "ConvNextConfig": {"hidden_sizes": [8, 16, 16, 16], "depths": [1, 1, 1, 1], "patch_size": 4},
+    "ConvNextV2Config": {"hidden_sizes": [8, 16, 16, 16], "depths": [1, 1, 1, 1], "patch_size": 4},
+    "SwinConfig": {"embed_dim": 16, "depths": [1, 2], "num_heads": [2, 4], "window_size": 4, "patch_size": 2},
+    "Swinv2Config": {"embed_dim": 16, "depths": [1, 2], "num_heads": [2, 4], "window_size": 4, "patch_size": 2},
+    "SegformerConfig": {"hidden_sizes": [16, 32, 32, 32], "depths": [1, 1, 1, 1], "num_attention_heads": [1, 2, 2, 4], "image_size": 64, "decoder_hidden_size": 32},
+    "PvtConfig": {"hidden_sizes": [16, 32, 32, 32], "depths": [1, 1, 1, 1], "num_attention_heads": [1, 2, 2, 4], "patch_size": 4, "image_size": 64},
+    "MobileNetV2Config": {"depth_multiplier": 0.35, "min_depth": 4}, "MobileNetV1Config": {"depth_multiplier": 0.25, "min_depth": 4},
+    "MobileViTConfig": {"hidden_sizes": [16, 24, 32], "neck_hidden_sizes": [8, 8, 16, 16, 24, 32, 64], "patch_size": 2, "image_size": 64},
+    "DeiTConfig": {"encoder_stride": 8}, "BeitConfig": {"out_indices": [1, 2], "use_relative_position_bias": True},
+    "GemmaConfig": {"num_key_value_heads": 4}, "WhisperConfig": {"max_source_positions": 16, "suppress_tokens": None, "begin_suppress_tokens": None},
+    "Wav2Vec2Config": {"conv_dim": (16, 16), "conv_kernel": (10, 3), "conv_stride": (5, 2), "num_conv_pos_embeddings": 16, "num_conv_pos_embedding_groups": 4, "num_feat_extract_layers": 2},
+    "HubertConfig": {"conv_dim": (16, 16), "conv_kernel": (10, 3), "conv_stride": (5, 2), "num_conv_pos_embeddings": 16, "num_conv_pos_embedding_groups": 4, "num_feat_extract_layers": 2},
+    "WavLMConfig": {"conv_dim": (16, 16), "conv_kernel": (10, 3), "conv_stride": (5, 2), "num_conv_pos_embeddings": 16, "num_conv_pos_embedding_groups": 4, "num_feat_extract_layers": 2},
+    "MambaConfig": {"expand": 2, "time_step_rank": 4}, "BloomConfig": {"n_layer": 2}, "XLNetConfig": {"d_inner": 64},
+    "DebertaV2Config": {"relative_attention": True, "position_buckets": 8, "pos_att_type": ["p2c", "c2p"]},
+    "DebertaConfig": {"relative_attention": True, "pos_att_type": ["p2c", "c2p"]},
+    "Phi3Config": {"pad_token_id": 1}, "Qwen2MoeConfig": {"decoder_sparse_step": 1}, "FunnelConfig": {"block_sizes": [1, 1], "d_inner": 64, "num_decoder_layers": 1},
+    "DetrConfig": {"num_queries": 5, "use_timm_backbone": False, "use_pretrained_backbone": False, "backbone": None},
+}  # fmt: skip
+
+
+def config_of(kind: Any, **own: Any) -> Any:
+    """A small configuration of a class."""
+    names = set(inspect.signature(kind.__init__).parameters) | {
+        f for c in kind.__mro__ for f in getattr(c, "__annotations__", {})
+    }
+    maps = getattr(kind, "attribute_map", {})
+    given = {name: value for name, value in SMALL.items() if name in names or name in maps}
+    given |= OWN.get(kind.__name__, {}) | own
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return kind(**given)
+
+
+def tokens(batch: int = 3, length: int = 8) -> torch.Tensor:
+    return torch.randint(3, 90, (batch, length), generator=torch.Generator().manual_seed(0))
+
+
+def images(size: int = 32, channels: int = 3, batch: int = 2) -> torch.Tensor:
+    return torch.randn((batch, channels, size, size), generator=torch.Generator().manual_seed(1))
+
+
+def inputs_of(model: Any) -> dict[str, Any]:
+    """Arguments of a call, by the names of the parameters of `forward`."""
+    names = set(inspect.signature(model.forward).parameters)
+    config = model.config
+    given: dict[str, Any] = {}
+    if "input_ids" in names:
+        given["input_ids"] = tokens()
+        if "attention_mask" in names:
+            given["attention_mask"] = torch.tensor([[1] * 8, [1] * 8, [1] * 6 + [0] * 2])
+    if "decoder_input_ids" in names:
+        given["decoder_input_ids"] = tokens(length=5)
+    if "pixel_values" in names:
+        vision = getattr(config, "vision_config", config)
+        size = getattr(vision, "image_size", None) or 32
+        batch = 3 if "input_ids" in given else 2
+        given["pixel_values"] = images(size if isinstance(size, int) else size[0], getattr(vision, "num_channels", 3) or 3, batch)
+        given.pop("attention_mask", None) if "input_ids" not in names else None
+    if "input_values" in names:
+        given["input_values"] = torch.randn((2, 400), generator=torch.Generator().manual_seed(2))
+        given.pop("attention_mask", None)
+    if "input_features" in names:
+        given["input_features"] = torch.randn(
+            (3, getattr(config, "num_mel_bins", 16), 32), generator=torch.Generator().manual_seed(3)
+        )
+        given.pop("attention_mask", None)
+    if "use_cache" in names:
+        given["use_cache"] = False
+    return given
+
+
+def build(kind: Any, config: Any) -> Any:
+    torch.manual_seed(0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return kind(config).eval()
+
+
+def named(model_class: str, config_class: str, **own: Any) -> Callable[[], tuple[Any, dict[str, Any]]]:
+    """A model of transformers by the names of its classes, and its arguments."""
+
+    def make() -> tuple[Any, dict[str, Any]]:
+        transformers.logging.set_verbosity_error()
+        model = build(getattr(transformers, model_class), config_of(getattr(transformers, config_class), **own))
+        return model, inputs_of(model)
+
+    return make
+
+
+def _clip() -> tuple[Any, dict[str, Any]]:
+    text = config_of(transformers.CLIPTextConfig).to_dict()
+    vision = config_of(transformers.CLIPVisionConfig).to_dict()
+    model = build(transformers.CLIPModel, transformers.CLIPConfig(text_config=text, vision_config=vision, projection_dim=32))
+    return model, inputs_of(model)
+
+
+def _detr() -> tuple[Any, dict[str, Any]]:
+    backbone = transformers.ResNetConfig(
+        embedding_size=8, hidden_sizes=[8, 16], depths=[1, 1], layer_type="basic", out_features=["stage2"]
+    )
+    own = {
+        "use_timm_backbone": False,
+        "use_pretrained_backbone": False,
+        "backbone": None,
+        "backbone_config": backbone,
+        "num_queries": 5,
+    }
+    model = build(transformers.DetrModel, config_of(transformers.DetrConfig, **own))
+    return model, {"pixel_values": images(64)}
+
+
+def _diffusers(
+    kind: str, options: dict[str, Any], call: Callable[[], dict[str, Any]]
+) -> Callable[[], tuple[Any, dict[str, Any]]]:
+    def make() -> tuple[Any, dict[str, Any]]:
+        torch.manual_seed(0)
+        return getattr(diffusers, kind)(**options).eval(), call()
+
+    return make
+
+
+_BLOCKS: dict[str, Any] = {"sample_size": 16, "layers_per_block": 1, "block_out_channels": (32, 32), "norm_num_groups": 8}
+_STEPS = torch.tensor([1, 5])
+MODELS: dict[str, Callable[[], tuple[Any, dict[str, Any]]]] = {
+    "bert": named("BertModel", "BertConfig"),
+    "distilbert": named("DistilBertModel", "DistilBertConfig"),
+    "roberta": named("RobertaForMaskedLM", "RobertaConfig"),
+    "albert": named("AlbertModel", "AlbertConfig"),
+    "electra": named("ElectraModel", "ElectraConfig"),
+    "deberta-v2": named("DebertaV2Model", "DebertaV2Config"),
+    "gpt2": named("GPT2LMHeadModel", "GPT2Config"),
+    "gpt-neox": named("GPTNeoXForCausalLM", "GPTNeoXConfig"),
+    "opt": named("OPTForCausalLM", "OPTConfig"),
+    "bloom": named("BloomForCausalLM", "BloomConfig"),
+    "llama": named("LlamaForCausalLM", "LlamaConfig", num_key_value_heads=2),
+    "mistral": named("MistralForCausalLM", "MistralConfig", num_key_value_heads=2),
+    "qwen2": named("Qwen2ForCausalLM", "Qwen2Config", num_key_value_heads=2),
+    "qwen3": named("Qwen3ForCausalLM", "Qwen3Config", num_key_value_heads=2),
+    "gemma": named("GemmaForCausalLM", "GemmaConfig"),
+    "phi": named("PhiForCausalLM", "PhiConfig"),
+    "mixtral": named("MixtralForCausalLM", "MixtralConfig", num_key_value_heads=2),
+    "t5": named("T5ForConditionalGeneration", "T5Config"),
+    "bart": named("BartModel", "BartConfig"),
+    "whisper": named("WhisperModel", "WhisperConfig"),
+    "wav2vec2": named("Wav2Vec2Model", "Wav2Vec2Config"),
+    "vit": named("ViTModel", "ViTConfig"),
+    "deit": named("DeiTModel", "DeiTConfig"),
+    "beit": named("BeitModel", "BeitConfig"),
+    "swin": named("SwinModel", "SwinConfig"),
+    "convnext": named("ConvNextModel", "ConvNextConfig"),
+    "resnet": named("ResNetForImageClassification", "ResNetConfig"),
+    "regnet": named("RegNetModel", "RegNetConfig"),
+    "mobilenet-v2": named("MobileNetV2Model", "MobileNetV2Config"),
+    "segformer": named("SegformerForSemanticSegmentation", "SegformerConfig"),
+    "detr": _detr,
+    "clip": _clip,
+    "mamba": named("MambaForCausalLM", "MambaConfig"),
+    "unet2d": _diffusers(
+        "UNet2DModel", {**_BLOCKS, "down_block_types": ("DownBlock2D", "AttnDownBlock2D"), "up_block_types": ("AttnUpBlock2D", "UpBlock2D"), "attention_head_dim": 8},
+        lambda: {"sample": images(16), "timestep": _STEPS},
+    ),
+    "unet2d-condition": _diffusers(
+        "UNet2DConditionModel", {**_BLOCKS, "in_channels": 4, "out_channels": 4, "down_block_types": ("DownBlock2D", "CrossAttnDownBlock2D"), "up_block_types": ("CrossAttnUpBlock2D", "UpBlock2D"), "cross_attention_dim": 16, "attention_head_dim": 8},
+        lambda: {"sample": images(16, 4), "timestep": _STEPS, "encoder_hidden_states": torch.randn(2, 5, 16)},
+    ),
+    "autoencoder-kl": _diffusers(
+        "AutoencoderKL", {"block_out_channels": (16, 16), "norm_num_groups": 8, "latent_channels": 4, "down_block_types": ("DownEncoderBlock2D",) * 2, "up_block_types": ("UpDecoderBlock2D",) * 2},
+        lambda: {"sample": images(16)},
+    ),
+    "dit": _diffusers(
+        "DiTTransformer2DModel", {"num_attention_heads": 2, "attention_head_dim": 8, "in_channels": 4, "num_layers": 2, "sample_size": 8, "patch_size": 2, "num_embeds_ada_norm": 10, "norm_num_groups": 4},
+        lambda: {"hidden_states": images(8, 4), "timestep": _STEPS, "class_labels": torch.tensor([1, 2])},
+    ),
+}  # fmt: skip
+
+
+def others() -> dict[str, Callable[[], tuple[Any, dict[str, Any]]]]:
+    """Every other architecture of transformers that a configuration made small can build: base models, by model type."""
+    found = {}
+    for key, names in MODEL_MAPPING_NAMES.items():
+        name = names if isinstance(names, str) else names[0]
+        if key not in CONFIG_MAPPING or key in MODELS:
+            continue
+
+        def make(key: str = key, name: str = name) -> tuple[Any, dict[str, Any]]:
+            model = build(getattr(transformers, name), config_of(CONFIG_MAPPING[key]))
+            return model, inputs_of(model)
+
+        found[key] = make
+    return found

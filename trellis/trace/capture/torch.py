@@ -1,0 +1,439 @@
+"""Functions and modules of torch as graphs of ATen ops, by torch.export.
+
+Rules this file obeys:
+- The module runs as Python on fake tensors (non-strict export), inside a wrapper that takes and returns a flat list of tensors.
+  So any nest of arguments and results works, and the source module is not changed.
+- The graph keeps the ops that the source calls (`linear`, `layer_norm`, `scaled_dot_product_attention`). An op without a row is
+  decomposed by torch's own tables, and only that op.
+- Arguments come in the order of the op's schema, with defaults filled in. Dtypes are ours; devices and memory formats go.
+- Changes in place become values: a changed buffer is an output of the graph, a changed argument is an error.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import warnings
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import torch
+from torch._decomp import decomposition_table
+from torch.fx import Node as FxNode
+from torch.overrides import TorchFunctionMode
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from trellis.core.container import Container
+from trellis.trace.capture.reader import (
+    CHECKS,
+    INLINED,
+    Captured,
+    Hole,
+    Reader,
+    argument_of,
+    functional_name,
+    is_tensor,
+    op_name,
+    source_of,
+    written_by,
+)  # fmt: skip
+from trellis.trace.errors import TranspileError, user_line
+
+Row = Callable[..., Any]
+
+
+class Missing(NamedTuple):
+    """An op without a row, and the line of the source that needs it."""
+
+    op: str
+    source: str
+
+
+# ---- running the source on fake tensors ----------------------------------------------------------------------------------------
+class Nest:
+    """A nest of arguments or results taken apart. Output classes, caches and dataclasses come back as Containers."""
+
+    def __init__(self, nest: Any) -> None:
+        self.tensors: list[Any] = []
+        self.skeleton = self._visit(nest, set())
+
+    def _visit(self, x: Any, above: set[int]) -> Any:
+        if is_tensor(x) or isinstance(x, (torch.SymInt, torch.SymFloat, torch.SymBool)):
+            self.tensors.append(x)
+            return Hole(len(self.tensors) - 1)
+        if x is None or isinstance(x, (bool, int, float, complex, str, torch.dtype, torch.device)) or id(x) in above:
+            return x
+        above = above | {id(x)}
+        if isinstance(x, Mapping):
+            made = {str(k): self._visit(v, above) for k, v in x.items()}
+            return made if type(x) is dict else Container(made)
+        if isinstance(x, (list, tuple)):
+            members = [self._visit(v, above) for v in x]
+            return type(x)(*members) if hasattr(x, "_fields") else tuple(members) if isinstance(x, tuple) else members
+        found = {k.lstrip("_"): self._visit(v, above) for k, v in getattr(x, "__dict__", {}).items()}
+        held = {k: v for k, v in found.items() if _has_hole(v)}
+        return Container(held) if held else x
+
+
+def _has_hole(x: Any) -> bool:
+    if isinstance(x, Hole):
+        return True
+    members = x.values() if isinstance(x, Mapping) else x if isinstance(x, (list, tuple)) else ()
+    return any(_has_hole(v) for v in members)
+
+
+def fill(skeleton: Any, arrays: Sequence[Any]) -> Any:
+    """A structure with the array of each hole."""
+    if isinstance(skeleton, Hole):
+        return arrays[skeleton.number]
+    if isinstance(skeleton, Container):
+        return Container({k: fill(v, arrays) for k, v in skeleton.items()})
+    if isinstance(skeleton, dict):
+        return {k: fill(v, arrays) for k, v in skeleton.items()}
+    if isinstance(skeleton, (list, tuple)):
+        members = [fill(v, arrays) for v in skeleton]
+        return type(skeleton)(*members) if hasattr(skeleton, "_fields") else type(skeleton)(members)
+    return skeleton
+
+
+class _Flat(torch.nn.Module):
+    """A module, or a function, of a flat list of tensors."""
+
+    def __init__(self, source: Any, call: Callable[[Sequence[Any]], Nest], seen: list[Any]) -> None:
+        super().__init__()
+        self.source, self.call, self.seen = source, call, seen  # torch.export undoes changes of attributes, not of a list in them
+        self.training = getattr(source, "training", False)
+
+    def forward(self, *tensors: Any) -> list[Any]:
+        nest = self.call(tensors)
+        self.seen.append(nest.skeleton)
+        return nest.tensors
+
+
+@contextlib.contextmanager
+def in_mode(source: Any, training: bool | None) -> Iterator[None]:
+    """The source in training or evaluation; after it, every part has its own mode again. None leaves them."""
+    parts = list(source.modules()) if isinstance(source, torch.nn.Module) else []
+    modes = [part.training for part in parts]
+    try:
+        if training is not None and parts and source.training is not training:
+            source.train(training)
+        yield
+    finally:
+        for part, mode in zip(parts, modes):
+            part.training = mode
+
+
+def export(source: Any, nest: Nest) -> tuple[Any, Any]:
+    """torch's exported program of the source, and the structure of its result: every size may change that torch lets change."""
+    seen: list[Any] = []
+
+    def call(tensors: Sequence[Any]) -> Nest:
+        args, kwargs = fill(nest.skeleton, tensors)
+        with _Chances():
+            return Nest(source(*args, **kwargs))
+
+    tensors = tuple(nest.tensors)
+    auto = torch.export.Dim.AUTO
+    every = (tuple(dict.fromkeys(range(x.ndim), auto) for x in tensors),)
+    first = (tuple({0: auto} if x.ndim else {} for x in tensors),)
+    with warnings.catch_warnings(), _quiet():
+        warnings.simplefilter("ignore")
+        for shapes in (every, first, None):
+            try:
+                flat = _Flat(source, call, seen)
+                return torch.export.export(flat, tensors, dynamic_shapes=shapes, strict=False), seen[-1]
+            except TranspileError:
+                raise
+            except Exception as error:
+                if shapes is None or is_data_dependent(error):
+                    raise
+    raise AssertionError("unreachable")
+
+
+def is_data_dependent(error: BaseException | None) -> bool:
+    """Whether torch.export failed because Python asked for the value of a tensor."""
+    while error is not None:
+        if "DataDependent" in type(error).__name__ or "data-dependent" in str(error):
+            return True
+        error = error.__cause__ or error.__context__
+    return False
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """Without the log of torch's exporter, which repeats the error that it raises."""
+    before = logging.root.manager.disable
+    logging.disable(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        logging.disable(before)
+
+
+class _Chance(float):
+    """A single random number inside a capture. Nothing is dropped with probability 0; any other branch on it is an error."""
+
+    def __lt__(self, probability: float) -> bool:
+        if probability > 0:
+            raise TranspileError(
+                f"{user_line()}: a part of the model runs with a chance of {probability} only, which a graph cannot hold; set "
+                "the probability (`layerdrop`) to 0"
+            )
+        return False
+
+
+class _Chances(TorchFunctionMode):
+    """Models drop whole layers by `if torch.rand([]) < probability`: that number is a `_Chance`."""
+
+    def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if function is torch.rand and len(args) == 1 and tuple(args[0] if isinstance(args[0], (list, tuple)) else args) == ():
+            return _Chance(0.5)
+        return function(*args, **(kwargs or {}))
+
+
+def capture(source: Any, nest: Nest, rows: Mapping[str, Row], dialect: Callable[..., Any]) -> Captured:
+    """The graph of a source in its present mode. TranspileError if an op has no row."""
+    program, result = exported(source, nest)
+    _check_arguments_unchanged(program, source, nest)
+    program = decompose(program, rows)
+    if _needs_functions(program):
+        program = decompose(_run_decompositions(program, {}), rows)
+    missing = missing_ops(program, rows, source, nest)
+    if missing:
+        raise TranspileError(missing_text(missing))
+    return Reader(program, dialect).read(result)
+
+
+def survey(source: Any, nest: Nest, rows: Mapping[str, Row]) -> tuple[list[str], list[Missing]]:
+    """The ops that the source calls, and those without a row."""
+    program, _ = exported(source, nest)
+    _check_arguments_unchanged(program, source, nest)
+    ops = [op_name(node) for node in _calls(program.graph_module)]
+    return ops, missing_ops(decompose(program, rows), rows, source, nest)
+
+
+def longer(x: torch.Tensor) -> torch.Tensor:
+    """The tensor with its first element along the first axis once more."""
+    return torch.cat([x, x[:1]]).detach() if x.ndim else x
+
+
+def exported(source: Any, nest: Nest) -> tuple[Any, Any]:
+    """`export`, with errors that name the line of the source."""
+    try:
+        return export(source, nest)
+    except TranspileError:
+        raise
+    except Exception as error:
+        line = line_of(error)
+        first = str(error).strip().partition("\n")[0]
+        if is_data_dependent(error):
+            raise TranspileError(
+                f"{line}: what runs next depends on the values of a tensor, which a graph cannot hold; use torch.where or "
+                "torch.cond"
+            ) from error
+        raise TranspileError(f"{line}: torch.export cannot capture this: {type(error).__name__}: {first}") from error
+
+
+def line_of(error: BaseException) -> str:
+    """The "file:line" of the innermost code outside of torch and of this package that an error came through."""
+    found, here = "", error.__traceback__
+    seen: list[str] = []
+    while error is not None:
+        here = error.__traceback__
+        while here is not None:
+            path = here.tb_frame.f_code.co_filename
+            if "/torch/" not in path and "/trellis/trace/" not in path and not path.startswith("<"):
+                seen.append(f"{path}:{here.tb_lineno}")
+            here = here.tb_next
+        found = found or (seen[-1] if seen else "")
+        error = error.__cause__ or error.__context__  # type: ignore[assignment]
+    return found or "transpile"
+
+
+def _run_decompositions(program: Any, table: dict[Any, Any]) -> Any:
+    with warnings.catch_warnings(), _quiet():
+        warnings.simplefilter("ignore")
+        return program.run_decompositions(table)
+
+
+def decompose(program: Any, rows: Mapping[str, Row]) -> Any:
+    """The program with the ops that have no row decomposed, as far as torch's tables go."""
+    default = None
+    for _ in range(6):
+        targets = {
+            n.target
+            for n in _calls(program.graph_module)
+            if not _has_row(n, rows) and isinstance(n.target, torch._ops.OpOverload)
+        }
+        if not targets:
+            break
+        default = default or torch.export.default_decompositions()
+        table = {}
+        for target in targets:
+            found = decomposition_table.get(target) or default.get(target)
+            if found is not None:
+                table[target] = found
+        if not table:
+            break
+        program = _run_decompositions(program, table)
+    return program
+
+
+def missing_ops(program: Any, rows: Mapping[str, Row], source: Any, nest: Nest) -> list[Missing]:
+    found: dict[str, Missing] = {}
+    for node in _calls(program.graph_module):
+        if not _has_row(node, rows) and op_name(node) not in found:
+            found[op_name(node)] = Missing(op_name(node), source_of(node) or _line_of_op(op_name(node), source, nest))
+    return list(found.values())
+
+
+class _Lines(TorchDispatchMode):
+    """The line of the user's that calls each op first. torch.export keeps lines of modules only."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: dict[str, str] = {}
+
+    def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        self.found.setdefault(str(function).removeprefix("aten."), user_line())
+        return function(*args, **(kwargs or {}))
+
+
+def _line_of_op(name: str, source: Any, nest: Nest) -> str:
+    args, kwargs = fill(nest.skeleton, [x.detach().clone() for x in nest.tensors])
+    with contextlib.suppress(Exception), torch.random.fork_rng(devices=[]), torch.no_grad(), _Lines() as lines:
+        source(*args, **kwargs)
+    return lines.found.get(name, "")
+
+
+def missing_text(missing: Sequence[Missing]) -> str:
+    lines = [f"  {op}, needed at {source or 'an unknown line'}" for op, source in missing]
+    return "\n".join(
+        [
+            "transpile: these ops of torch have no row:",
+            *lines,
+            "write the line with other ops, or add a row in trellis/trace/rows",
+        ]
+    )
+
+
+def _calls(module: Any) -> Iterator[Any]:
+    """The calls of ops in a graph and in the graphs inside it."""
+    for part in module.modules():
+        if isinstance(part, torch.fx.GraphModule):
+            yield from (n for n in part.graph.nodes if n.op == "call_function")
+
+
+def _has_row(node: Any, rows: Mapping[str, Row]) -> bool:
+    name = op_name(node)
+    return name in rows or functional_name(name) in rows or name.startswith(CHECKS) or name in INLINED
+
+
+def check_source(source: Any) -> None:
+    """TranspileError for a source that a graph cannot mean the same as."""
+    if not isinstance(source, torch.nn.Module):
+        return
+    for name, x in [*source.named_parameters(), *source.named_buffers()]:
+        kind = (
+            "on the meta device"
+            if x.is_meta
+            else "quantized"
+            if x.is_quantized
+            else "sparse"
+            if x.layout != torch.strided
+            else ""
+        )
+        if kind:
+            fix = (
+                "give it values with .to_empty(device='cpu') and load its weights"
+                if x.is_meta
+                else "make it dense with .dequantize() or .to_dense()"
+            )
+            raise TranspileError(f"transpile: {name!r} of {type(source).__name__} is {kind}; {fix}")
+    for path, part in source.named_modules():
+        if part._backward_hooks or part._backward_pre_hooks:
+            raise TranspileError(
+                f"transpile: {path or type(source).__name__!r} has a backward hook, which a graph cannot hold; remove it first"
+            )
+
+
+def gradient_functions(results: Sequence[Any]) -> list[str]:
+    """Each `torch.autograd.Function` of the user's that a result comes from, with its line: graphs do not hold its backward."""
+    waiting, seen = [x.grad_fn for x in results if is_tensor(x) and x.grad_fn is not None], set()
+    found: dict[str, None] = {}
+    while waiting:
+        node = waiting.pop()
+        if node is None or node in seen:
+            continue
+        seen.add(node)
+        if isinstance(node, torch.autograd.function.BackwardCFunction):
+            kind: Any = getattr(type(node), "_forward_cls", type(node))
+            code = kind.backward.__code__
+            found[f"{kind.__name__} at {code.co_filename}:{code.co_firstlineno}"] = None
+        waiting += [below for below, _ in node.next_functions]
+    return list(found)
+
+
+# ---- changes in place ----------------------------------------------------------------------------------------------------------
+def _viewed(node: Any) -> list[Any]:
+    """The arguments that the result of an op may share memory with."""
+    if not isinstance(node.target, torch._ops.OpOverload):
+        return []
+    if all(r.alias_info is None for r in node.target._schema.returns):
+        return []
+    return [
+        x
+        for i, a in enumerate(node.target._schema.arguments)
+        if a.alias_info is not None and isinstance(x := argument_of(node, i, a.name), FxNode)
+    ]
+
+
+def _groups(program: Any) -> dict[Any, set[Any]]:
+    """For each node the nodes that may share its memory."""
+    group: dict[Any, set[Any]] = {}
+    for node in program.graph.nodes:
+        group[node] = {node}
+        bases = _viewed(node)
+        if (
+            node.op == "call_function"
+            and op_name(node) == "py.getitem"
+            and isinstance(node.args[0], FxNode)
+            and _viewed(node.args[0])
+        ):
+            bases = [node.args[0]]
+        for base in bases:
+            joined = group[node] | group[base]
+            for member in joined:
+                group[member] = joined
+    return group
+
+
+def _check_arguments_unchanged(program: Any, source: Any, nest: Nest) -> None:
+    """TranspileError if an argument, or a view of one, is changed in place."""
+    given = [spec.arg.name for spec in program.graph_signature.input_specs if spec.kind.name == "USER_INPUT"]
+    group = _groups(program)
+    for node in program.graph.nodes:
+        for written in written_by(node):
+            changed = [given.index(n.name) for n in group[written] if n.op == "placeholder" and n.name in given]
+            if changed:
+                line = source_of(node) or _line_of_op(op_name(node), source, nest)
+                raise TranspileError(
+                    f"{line}: the source changes its argument {changed[0]} in place; let it work on a copy, x.clone()"
+                )
+
+
+def _needs_functions(program: Any) -> bool:
+    """Whether a change in place is seen through another view of the same memory, so that torch must rewrite the program."""
+    group, order = _groups(program), {node: i for i, node in enumerate(program.graph.nodes)}
+    for node in program.graph.nodes:
+        for written in written_by(node):
+            made = {n for n in group[written] - {written, node} if order[n] < order[node]}
+            if any(order[user] > order[node] for other in made for user in other.users) or _is_view(written, made):
+                return True
+    return False
+
+
+def _is_view(node: Any, made: Collection[Any]) -> bool:
+    """Whether a changed tensor is a view of one that lives on: of an input or a buffer."""
+    return any(member.op == "placeholder" for member in made) and node.op != "placeholder"

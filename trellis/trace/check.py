@@ -1,0 +1,193 @@
+"""The proof of a transpiled model: outputs, gradients and another batch size against the original, which stays as it was."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+
+from trellis import ops as tl
+from trellis.core.array import Array
+from trellis.core.dispatch import load, using
+from trellis.trace.errors import TranspileError
+from trellis.trace.graph import Graph
+from trellis.trace.module import Mode, Program
+from trellis.trace.rows import RANDOM
+from trellis.trace.rows.support import DRAW, no_draws
+from trellis.transforms.compile import compile
+from trellis.transforms.gradients import value_and_grad
+
+OUTPUTS, GRADIENTS = 1e-4, 1e-3  # of the largest number of the array; float32 through a deep model keeps about this
+_MOST = 4_000_000  # numbers whose gradients are compared
+
+
+class Original(Protocol):
+    """The source as functions of a list of tensors, without draws of dropout."""
+
+    sizes: dict[str, int]  # of the parameters that have a gradient, by name
+
+    def outputs(self, tensors: Sequence[Any], training: bool) -> list[Any]: ...
+
+    def gradients(self, tensors: Sequence[Any], cotangents: Sequence[Any], names: Sequence[str]) -> list[Any]: ...
+
+    def parts(self, tensors: Sequence[Any], training: bool) -> dict[str, Any]:
+        """The first result of each submodule, by path, in the order of the calls."""
+        ...
+
+
+class GradientError(TranspileError):
+    """Outputs that are equal, and gradients that are not."""
+
+
+class Difference(NamedTuple):
+    """The largest differences from the original, relative to the largest number of each array; None for what was not compared."""
+
+    outputs: float | None
+    training: float | None
+    gradients: float | None
+    batch: float | None
+
+
+def relative(found: Any, expected: Any) -> float:
+    """max|found - expected| / max|expected| of the finite numbers; infinity if shapes, or the places of others, differ."""
+    found, expected = np.asarray(found), np.asarray(expected)
+    if found.shape != expected.shape:
+        return float("inf")
+    if expected.size == 0:
+        return 0.0
+    if expected.dtype.kind in "biu":
+        return float(np.any(found != expected))
+    wide = np.complex128 if expected.dtype.kind == "c" else np.float64
+    found, expected = found.astype(wide), expected.astype(wide)
+    finite = np.isfinite(expected)
+    if not np.array_equal(finite, np.isfinite(found)) or not np.array_equal(found[~finite], expected[~finite], equal_nan=True):
+        return float("inf")
+    scale = np.abs(expected[finite]).max(initial=0)
+    return float(np.abs(found[finite] - expected[finite]).max(initial=0) / (scale if scale > 1e-6 else 1.0))
+
+
+class Checker:
+    """Compares a program on a backend with its original. `state` gives the array of a name."""
+
+    def __init__(self, program: Program, state: Callable[[str], Array], original: Original, backend: str) -> None:
+        self.program, self.state, self.original, self.backend = program, state, original, backend
+
+    def verify(self, tensors: Sequence[Any], other: Sequence[Any] | None, say: Callable[[str], None]) -> Difference:
+        """TranspileError if the program differs from the original; it names the first submodule that does."""
+        found: dict[str, float | None] = dict.fromkeys(Difference._fields)
+        token = DRAW.set(no_draws)
+        try:
+            with using(self.backend):
+                for name, inputs, training in (("outputs", tensors, False), ("training", tensors, True), ("batch", other, False)):
+                    mode = self.program.modes.get(training)
+                    same = training and self.program.modes.get(True) is self.program.modes.get(False)
+                    if inputs is None or mode is None or same or _is_random(mode):
+                        continue
+                    say(f"comparing {name}")
+                    found[name] = self._outputs(name, mode, inputs, training)
+                mode = self.program.modes.get(True)
+                if self.original.sizes and mode is not None and not _is_random(mode):
+                    say("comparing gradients")
+                    found["gradients"] = self._gradients(mode, tensors)
+        finally:
+            DRAW.reset(token)
+        return Difference(**found)
+
+    def _moved(self, tensors: Sequence[Any]) -> list[Any]:
+        return [tl.to_backend(Array(x), self.backend) for x in tensors]
+
+    def _compiled(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        return compile(function) if self.backend == "jax" else function  # op by op, JAX compiles each op for each shape
+
+    def _outputs(self, name: str, mode: Mode, tensors: Sequence[Any], training: bool) -> float:
+        expected = self.original.outputs(tensors, training)
+        state = [self.state(key) for key in mode.state]
+        try:
+            results = self._compiled(lambda state, leaves: mode.graph.run([*state, *leaves])[: mode.results])(
+                state, self._moved(tensors)
+            )
+        except Exception as error:
+            if name != "batch":
+                raise
+            shapes = [tuple(x.shape) for x in tensors]
+            raise TranspileError(
+                f"transpile: the model is fixed to the sizes of the example; arrays of shapes {shapes}, which "
+                f"the original takes, fail ({error}); give an example with 2 or more elements along each axis, or check=False"
+            ) from error
+        apart = max([relative(tl.to_numpy(a), tl.to_numpy(b)) for a, b in zip(results, expected, strict=True)], default=0.0)
+        if not apart <= OUTPUTS:
+            kind = {"outputs": "in evaluation", "training": "in training", "batch": "with another batch size"}[name]
+            where = self._blame(mode, tensors, training)
+            raise TranspileError(
+                f"transpile: the model differs from the original {kind} by {apart:.1e} of the largest number{where}"
+            )
+        return apart
+
+    def _gradients(self, mode: Mode, tensors: Sequence[Any]) -> float:
+        rng = np.random.default_rng(0)
+        shapes = [(x.shape, tl.to_numpy(x).dtype.kind in "fV") for x in self.original.outputs(tensors, True)]
+        cotangents = [rng.standard_normal(tuple(s)).astype(np.float32) if floating else None for s, floating in shapes]
+        names = self._chosen()
+        expected = self.original.gradients(tensors, cotangents, names)
+        arrays = [self.state(key) for key in mode.state]
+        places = [next((i for i, x in enumerate(arrays) if x is self.state(name)), None) for name in names]
+        tied = [[i for i, x in enumerate(arrays) if x is self.state(name)] for name in names]
+
+        def loss(chosen: list[Any], state: list[Any], leaves: list[Any], weights: list[Any]) -> Any:
+            state = list(state)
+            for x, indices in zip(chosen, tied):
+                for i in indices:
+                    state[i] = x
+            results = mode.graph.run([*state, *leaves])[: mode.results]
+            return sum([tl.sum(y * w) for y, w in zip(results, weights) if w is not None], start=tl.sum(chosen[0]) * 0)
+
+        backend = load(self.backend)
+        weights = [None if c is None else Array(backend.from_numpy(c, dtype=None, device=None, copy=None)) for c in cotangents]
+        used = [(name, e) for name, e, place in zip(names, expected, places) if place is not None]
+        if not used or all(c is None for c in cotangents):
+            return 0.0
+        chosen = [self.state(name) for name in names]
+        _, grads = self._compiled(value_and_grad(loss))(chosen, arrays, self._moved(tensors), weights)
+        largest = max(float(np.abs(tl.to_numpy(e)).max(initial=0)) for e in expected)
+        worst, where = 0.0, ""
+        for name, mine, its in zip(names, grads, expected):
+            its = np.asarray(tl.to_numpy(its), np.float64)
+            scale = max(float(np.abs(its).max(initial=0)), 1e-3 * largest, 1e-6)
+            apart = float(np.abs(np.asarray(tl.to_numpy(mine), np.float64) - its).max(initial=0) / scale)
+            if not apart <= worst:
+                worst, where = apart, name
+        if not worst <= GRADIENTS:
+            raise GradientError(
+                f"transpile: the gradient of {where!r} differs from the original's by {worst:.1e} of its largest number"
+            )
+        return worst
+
+    def _chosen(self) -> list[str]:
+        """All parameters, or of a large model the small ones, which stand in every layer: memory stays small."""
+        chosen, total = [], 0
+        for name, size in sorted(self.original.sizes.items(), key=lambda item: item[1]):
+            total += size
+            if total <= _MOST or not chosen:
+                chosen.append(name)
+        return chosen
+
+    def _blame(self, mode: Mode, tensors: Sequence[Any], training: bool) -> str:
+        """The first submodule whose result differs, and by how much."""
+        graph = mode.graph
+        last = {node.place: node for node in graph.nodes if not node.many}
+        probe = Graph(
+            graph.inputs, graph.nodes, [n.results[0] for n in last.values()], constants=graph.constants, dialect=graph.dialect
+        )
+        values = dict(zip(last, probe.run([*map(self.state, mode.state), *self._moved(tensors)])))
+        for path, expected in self.original.parts(tensors, training).items():
+            if path in values and tuple(getattr(values[path], "shape", ())) == tuple(expected.shape):
+                apart = relative(tl.to_numpy(values[path]), tl.to_numpy(expected))
+                if not apart <= OUTPUTS:
+                    line = last[path].source or "an unknown line"
+                    return f"; the first submodule that differs is {path!r}, by {apart:.1e}, at {line}"
+        return ""
+
+
+def _is_random(mode: Mode) -> bool:
+    return not RANDOM.isdisjoint(node.op for node in mode.graph.nodes)

@@ -1,0 +1,401 @@
+"""torch's ops of networks: products with weights, convolutions, pools, normalization, attention, resizing, losses, draws."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from trellis import ops as tl
+from trellis.core.dtypes import bool as bool_, float32
+from trellis.trace.rows.support import Row, Table, cast, drops, seed, sizes
+
+
+# ---- convolutions --------------------------------------------------------------------------------------------------------------
+def _each(value: Any, dims: int) -> tuple[int, ...]:
+    values = (value,) if isinstance(value, int) else tuple(value)
+    return values * dims if len(values) == 1 else values
+
+
+def _conv(dims: int) -> Row:
+    def row(x: Any, w: Any, bias: Any = None, stride: Any = 1, padding: Any = 0, dilation: Any = 1, groups: int = 1) -> Any:
+        single = x.ndim == dims + 1
+        x = tl.expand_dims(x, 0) if single else x
+        pads = padding.upper() if isinstance(padding, str) else tuple((p, p) for p in _each(padding, dims))
+        made = tl.conv_general_dilated(
+            x, w, _each(stride, dims), pads, dims=dims, data_format="channel_first", filter_format="channel_first",
+            dilations=_each(dilation, dims), feature_group_count=groups, bias=bias,
+        )  # fmt: skip
+        return tl.squeeze(made, 0) if single else made
+
+    return row
+
+
+def _conv_transpose(dims: int) -> Row:
+    def row(
+        x: Any, w: Any, bias: Any = None, stride: Any = 1, padding: Any = 0, output_padding: Any = 0, groups: int = 1,
+        dilation: Any = 1,
+    ) -> Any:  # fmt: skip
+        single = x.ndim == dims + 1
+        x = tl.expand_dims(x, 0) if single else x
+        steps, pads, extra, spread = (_each(v, dims) for v in (stride, padding, output_padding, dilation))
+        window = w.shape[2:]
+        size = [
+            (n - 1) * s - 2 * p + d * (k - 1) + e + 1 for n, s, p, d, k, e in zip(x.shape[2:], steps, pads, spread, window, extra)
+        ]
+        filters = tl.permute_dims(w, (*range(2, dims + 2), 0, 1))
+        made = tl.conv_general_transpose(
+            x, filters, steps, tuple((p, p) for p in pads), dims=dims, output_shape=tuple(size), data_format="channel_first",
+            dilations=spread, feature_group_count=groups, bias=bias,
+        )  # fmt: skip
+        return tl.squeeze(made, 0) if single else made
+
+    return row
+
+
+def _convolution(
+    x: Any, w: Any, bias: Any, stride: Any, padding: Any, dilation: Any, transposed: bool, output_padding: Any, groups: int
+) -> Any:
+    dims = w.ndim - 2
+    if transposed:
+        return _conv_transpose(dims)(x, w, bias, stride, padding, output_padding, groups, dilation)
+    return _conv(dims)(x, w, bias, stride, padding, dilation, groups)
+
+
+# ---- pools ---------------------------------------------------------------------------------------------------------------------
+def _batched(function: Row, x: Any, dims: int) -> Any:
+    return function(x) if x.ndim == dims + 2 else tl.squeeze(function(tl.expand_dims(x, 0)), 0)
+
+
+_CHANNELS_FIRST = {1: "NCW", 2: "NCHW", 3: "NCDHW"}
+
+
+def _max_pool(dims: int) -> Row:
+    def row(x: Any, window: Any, stride: Any = (), padding: Any = 0, dilation: Any = 1, ceil_mode: bool = False) -> Any:
+        window = _each(window, dims)
+        options = {"data_format": _CHANNELS_FIRST[dims], "dilations": _each(dilation, dims), "ceil_mode": ceil_mode}
+        pads = tuple((p, p) for p in _each(padding, dims))
+        return _batched(
+            lambda y: getattr(tl, f"max_pool{dims}d")(y, window, _each(stride, dims) or window, pads, **options), x, dims
+        )
+
+    return row
+
+
+def _avg_pool(dims: int) -> Row:
+    def row(
+        x: Any, window: Any, stride: Any = (), padding: Any = 0, ceil_mode: bool = False, count_include_pad: bool = True,
+        divisor_override: Any = None,
+    ) -> Any:  # fmt: skip
+        window = _each(window, dims)
+        pads = tuple((p, p) for p in _each(padding, dims))
+        options = {"ceil_mode": ceil_mode, "count_include_pad": count_include_pad, "divisor_override": divisor_override}
+        pool = getattr(tl, f"avg_pool{dims}d")
+        return _batched(
+            lambda y: pool(y, window, _each(stride, dims) or window, pads, data_format=_CHANNELS_FIRST[dims], **options), x, dims
+        )
+
+    return row
+
+
+def _adaptive(kind: str, dims: int) -> Row:
+    def row(x: Any, size: Any) -> Any:
+        pool = getattr(tl, f"adaptive_{kind}_pool{dims}d")
+        wanted = tuple(None if n == -1 else n for n in _each(size, dims))
+        return _batched(lambda y: pool(y, wanted, data_format=_CHANNELS_FIRST[dims]), x, dims)
+
+    return row
+
+
+# ---- normalization -------------------------------------------------------------------------------------------------------------
+def _layer_norm(x: Any, shape: Any, weight: Any = None, bias: Any = None, eps: float = 1e-5, cudnn: Any = None) -> Any:
+    return tl.layer_norm(x, tuple(range(-len(shape), 0)), scale=weight, offset=bias, eps=eps)
+
+
+def _native_layer_norm(x: Any, shape: Any, weight: Any, bias: Any, eps: float) -> list[Any]:
+    axes = tuple(range(-len(shape), 0))
+    mean = tl.mean(x, axis=axes, keepdims=True)
+    rstd = tl.reciprocal(tl.sqrt(tl.var(x, axis=axes, keepdims=True) + eps))
+    return [_layer_norm(x, shape, weight, bias, eps), mean, rstd]
+
+
+def _rms_norm(x: Any, shape: Any, weight: Any = None, eps: Any = None) -> Any:
+    return tl.rms_norm(x, tuple(range(-len(shape), 0)), scale=weight, eps=eps)
+
+
+def _group_norm(x: Any, groups: int, weight: Any = None, bias: Any = None, eps: float = 1e-5, cudnn: Any = None) -> Any:
+    return tl.group_norm(x, groups, scale=weight, offset=bias, eps=eps, data_format="channel_first")
+
+
+def _native_group_norm(x: Any, weight: Any, bias: Any, n: int, c: int, hw: int, groups: int, eps: float) -> list[Any]:
+    flat = tl.reshape(x, sizes((x.shape[0], groups, -1)))
+    mean, rstd = tl.mean(flat, axis=2), tl.reciprocal(tl.sqrt(tl.var(flat, axis=2) + eps))
+    return [_group_norm(x, groups, weight, bias, eps), mean, rstd]
+
+
+def _batch_norm(
+    x: Any, weight: Any, bias: Any, mean: Any, variance: Any, training: bool, momentum: float, eps: float, *_: Any
+) -> Any:
+    return _batch_norm_training(x, weight, bias, mean, variance, training, momentum, eps)[0]
+
+
+def _batch_norm_training(
+    x: Any, weight: Any, bias: Any, mean: Any, variance: Any, training: bool, momentum: float, eps: float, *_: Any
+) -> list[Any]:
+    """(y, new mean, new variance)."""
+    if mean is None:
+        mean, variance = (tl.zeros((x.shape[1],), dtype=x.dtype), tl.ones((x.shape[1],), dtype=x.dtype))
+        training = True
+    made = tl.batch_norm(
+        x, mean, variance, scale=weight, offset=bias, training=training, momentum=momentum, eps=eps, data_format="channel_first"
+    )
+    return list(made)
+
+
+def _functional_batch_norm(
+    x: Any, weight: Any, bias: Any, mean: Any, variance: Any, training: bool, momentum: float, eps: float
+) -> list[Any]:
+    y, new_mean, new_variance = _batch_norm_training(x, weight, bias, mean, variance, training, momentum, eps)
+    axes = tuple(i for i in range(x.ndim) if i != 1)
+    return [y, tl.mean(x, axis=axes), tl.reciprocal(tl.sqrt(tl.var(x, axis=axes) + eps)), new_mean, new_variance]
+
+
+def _instance_norm(
+    x: Any, weight: Any, bias: Any, mean: Any, variance: Any, use_input: bool, momentum: float, eps: float, cudnn: Any = None
+) -> Any:
+    if not use_input:
+        return _batch_norm(x, weight, bias, mean, variance, False, momentum, eps)
+    return tl.instance_norm(x, scale=weight, offset=bias, eps=eps, data_format="channel_first")
+
+
+def _weight_norm(v: Any, g: Any, dim: int = 0) -> Any:
+    axes = tuple(i for i in range(v.ndim) if i != dim)
+    return v * (g / tl.sqrt(tl.sum(v * v, axis=axes, keepdims=True)))
+
+
+# ---- attention -----------------------------------------------------------------------------------------------------------------
+def _attention(
+    query: Any, key: Any, value: Any, mask: Any = None, dropout_p: float = 0.0, is_causal: bool = False, *, scale: Any = None,
+    enable_gqa: bool = False,
+) -> Any:  # fmt: skip
+    if enable_gqa and key.shape[-3] != query.shape[-3]:
+        key, value = (tl.repeat(x, query.shape[-3] // x.shape[-3], axis=-3) for x in (key, value))
+    dropout_p = dropout_p if drops() else 0.0
+    if mask is None or mask.dtype is bool_:
+        return tl.scaled_dot_product_attention(
+            query, key, value, scale, mask=mask, is_causal=is_causal, dropout_p=dropout_p, training=dropout_p > 0,
+            seed=seed() if dropout_p else None,
+        )  # fmt: skip
+    scale = 1 / math.sqrt(query.shape[-1]) if scale is None else scale
+    scores = tl.matmul(query * scale, tl.matrix_transpose(key)) + mask
+    weights = tl.softmax(scores, axis=-1)
+    weights = tl.where(tl.stop_gradient(tl.max(scores, axis=-1, keepdims=True)) == -math.inf, 0.0, weights)
+    return tl.matmul(_dropout(weights, dropout_p, dropout_p > 0), value)
+
+
+def _dropout(x: Any, p: float = 0.5, train: Any = True) -> Any:
+    return x if not train or p == 0 or not drops() else tl.dropout(x, p, seed=seed())
+
+
+def _native_dropout(x: Any, p: float, train: Any) -> list[Any]:
+    if not train or p == 0 or not drops():
+        return [x, tl.ones_like(x, dtype=bool_)]
+    mask = tl.dropout(tl.ones_like(x), p, scale=False, seed=seed()) > 0
+    return [tl.where(mask, x / (1 - p) if p < 1 else x, 0), mask]
+
+
+def _feature_dropout(x: Any, p: float, train: Any) -> Any:
+    return (
+        x
+        if not train or p == 0 or not drops()
+        else tl.dropout(x, p, seed=seed(), noise_shape=(*x.shape[:2], *[1] * (x.ndim - 2)))
+    )
+
+
+def _embedding(weight: Any, indices: Any, padding_idx: int = -1, scale_grad: bool = False, sparse: bool = False) -> Any:
+    return tl.embedding(indices, weight, padding_idx=None if padding_idx < 0 else padding_idx)
+
+
+# ---- images --------------------------------------------------------------------------------------------------------------------
+def _resize(mode: str, *, corners: bool = False, antialias: bool = False) -> Row:
+    """The forms with explicit sizes and scales, and those (`vec`) where one of the two is None."""
+
+    def row(x: Any, size: Any, *others: Any) -> Any:
+        rest = list(others)
+        align = rest.pop(0) if corners and rest else False
+        scales = [s for r in rest if r is not None for s in (r if isinstance(r, (list, tuple)) else [r])]
+        options = {"mode": mode, "align_corners": bool(align), "antialias": antialias, "data_format": "channel_first"}
+        if size is None:
+            return tl.interpolate(x, scale_factor=tuple(scales), **options)
+        return tl.interpolate(x, tuple(size), **options)
+
+    return row
+
+
+_SAMPLE, _PADDING = ("bilinear", "nearest", "bicubic"), ("zeros", "border", "reflection")
+
+
+def _grid_sample(x: Any, grid: Any, mode: int, padding: int, align: bool) -> Any:
+    return tl.grid_sample(
+        x, grid, mode=_SAMPLE[mode], padding_mode=_PADDING[padding], align_corners=align, data_format="channel_first"
+    )
+
+
+def _affine_grid(theta: Any, size: Any, align: bool) -> Any:
+    def line(n: int) -> Any:
+        return tl.linspace(-1.0, 1.0, n) if align else (tl.arange(n, dtype=float32) * 2 + 1) / n - 1
+
+    axes = tl.meshgrid(*[line(n) for n in size[2:]], indexing="ij")
+    points = tl.stack([*reversed(axes), tl.ones_like(axes[0])], axis=-1)
+    flat = tl.matmul(tl.reshape(points, (1, -1, len(size) - 1)), tl.matrix_transpose(theta))
+    return tl.reshape(flat, sizes((theta.shape[0], *size[2:], len(size) - 2)))
+
+
+def _im2col(x: Any, window: Any, dilation: Any, padding: Any, stride: Any) -> Any:
+    def run(y: Any) -> Any:
+        made = tl.unfold(
+            y, tuple(window), tuple(stride), tuple((p, p) for p in padding), dilations=tuple(dilation), data_format="NCHW"
+        )
+        return tl.reshape(made, sizes((y.shape[0], made.shape[1], -1))) if made.ndim == 4 else made
+
+    return _batched(run, x, 2)
+
+
+# ---- losses --------------------------------------------------------------------------------------------------------------------
+_REDUCTIONS = ("none", "mean", "sum")
+
+
+def _cross_entropy(
+    x: Any, target: Any, weight: Any = None, reduction: int = 1, ignore_index: int = -100, smoothing: float = 0.0
+) -> Any:
+    axis = 0 if x.ndim == 1 else 1
+    return tl.cross_entropy(
+        x,
+        target,
+        weight=weight,
+        ignore_index=int(ignore_index),
+        label_smoothing=smoothing,
+        axis=axis,
+        reduction=_REDUCTIONS[reduction],
+    )
+
+
+def _nll(x: Any, target: Any, weight: Any = None, reduction: int = 1, ignore_index: int = -100) -> Any:
+    axis = 0 if x.ndim == 1 else 1
+    return tl.nll_loss(x, target, weight=weight, ignore_index=int(ignore_index), axis=axis, reduction=_REDUCTIONS[reduction])
+
+
+def _nll_forward(x: Any, target: Any, weight: Any, reduction: int, ignore_index: int) -> list[Any]:
+    kept = target != ignore_index
+    count = (
+        tl.sum(cast(kept, x.dtype))
+        if weight is None
+        else tl.sum(tl.where(kept, tl.take(weight, tl.where(kept, target, 0), axis=0), 0))
+    )
+    return [_nll(x, target, weight, reduction, ignore_index), count]
+
+
+def _loss(name: str, **options: Any) -> Row:
+    def row(x: Any, target: Any, reduction: int = 1, *rest: Any) -> Any:
+        given = dict(zip(options, rest))
+        return getattr(tl, name)(x, target, reduction=_REDUCTIONS[reduction], **{options[k]: v for k, v in given.items()})
+
+    return row
+
+
+def _bce(name: str) -> Row:
+    def row(x: Any, target: Any, weight: Any = None, *rest: Any) -> Any:
+        *positive, reduction = rest or (1,)
+        options = {"pos_weight": positive[0]} if positive and positive[0] is not None else {}
+        each = getattr(tl, name)(x, target, reduction="none", **options)
+        each = each if weight is None else each * weight
+        return (
+            (each, tl.mean(each), tl.sum(each))[reduction]
+            if reduction == 0
+            else tl.mean(each)
+            if reduction == 1
+            else tl.sum(each)
+        )
+
+    return row
+
+
+def _grouped_mm(x: Any, weight: Any, offs: Any = None, bias: Any = None, out_dtype: Any = None, **_: Any) -> Any:
+    """Rows of x, in groups that end at `offs`, times the matrix of their group."""
+    group = tl.searchsorted(offs, tl.astype(tl.arange(x.shape[0]), offs.dtype), side="right")
+    group = tl.clip(group, 0, weight.shape[0] - 1)
+    every = tl.matmul(tl.expand_dims(x, 0), weight)  # each matrix on all rows: the sizes of groups are data
+    chosen = tl.sum(
+        tl.where(tl.expand_dims(tl.expand_dims(group, 0) == tl.expand_dims(tl.arange(weight.shape[0]), 1), 2), every, 0), axis=0
+    )
+    inside = tl.arange(x.shape[0]) < offs[-1]
+    return tl.where(tl.expand_dims(inside, 1), chosen, 0)
+
+
+TABLE: Table = {
+    "linear.default": lambda x, weight, bias=None: (
+        tl.linear(x, weight, bias=bias) if x.ndim > 1 and weight.ndim == 2 else _small_linear(x, weight, bias)
+    ),
+    "bilinear.default": lambda a, b, weight, bias=None: (
+        tl.einsum("...i,oij,...j->...o", a, weight, b) + (0 if bias is None else bias)
+    ),
+    **{f"conv{n}d.default conv{n}d.padding": _conv(n) for n in (1, 2, 3)},
+    "conv_transpose1d.default": _conv_transpose(1),
+    "conv_transpose2d.input": _conv_transpose(2),
+    "conv_transpose3d.input": _conv_transpose(3),
+    "convolution.default": _convolution,
+    **{f"max_pool{n}d.default": _max_pool(n) for n in (1, 2, 3)},
+    **{f"avg_pool{n}d.default": _avg_pool(n) for n in (1, 2, 3)},
+    **{f"adaptive_avg_pool{n}d.default": _adaptive("avg", n) for n in (1, 2, 3)},
+    **{f"_adaptive_avg_pool{n}d.default": _adaptive("avg", n) for n in (2, 3)},
+    "layer_norm.default": _layer_norm,
+    "native_layer_norm.default": _native_layer_norm,
+    "rms_norm.default": _rms_norm,
+    "group_norm.default": _group_norm,
+    "native_group_norm.default": _native_group_norm,
+    "batch_norm.default": _batch_norm,
+    "batch_norm.training": _batch_norm_training,
+    "_native_batch_norm_legit_functional.default": _functional_batch_norm,
+    "_native_batch_norm_legit_no_training.default": lambda x, w, b, m, v, momentum, eps: [
+        _batch_norm(x, w, b, m, v, False, momentum, eps),
+        m,
+        v,
+    ],
+    "instance_norm.default": _instance_norm,
+    "_weight_norm.default": _weight_norm,
+    "scaled_dot_product_attention.default": _attention,
+    "dropout.default": _dropout,
+    "native_dropout.default": _native_dropout,
+    "feature_dropout.default": _feature_dropout,
+    "embedding.default": _embedding,
+    **{f"upsample_nearest{n}d.vec upsample_nearest{n}d.default": _resize("nearest") for n in (1, 2, 3)},
+    "_upsample_nearest_exact1d.vec _upsample_nearest_exact2d.vec _upsample_nearest_exact3d.vec": _resize("nearest_exact"),
+    "_upsample_nearest_exact1d.default _upsample_nearest_exact2d.default _upsample_nearest_exact3d.default": _resize(
+        "nearest_exact"
+    ),
+    "upsample_linear1d.vec upsample_bilinear2d.vec upsample_trilinear3d.vec": _resize("linear", corners=True),
+    "upsample_linear1d.default upsample_bilinear2d.default upsample_trilinear3d.default": _resize("linear", corners=True),
+    "upsample_bicubic2d.vec upsample_bicubic2d.default": _resize("bicubic", corners=True),
+    "_upsample_bilinear2d_aa.vec _upsample_bilinear2d_aa.default": _resize("bilinear", corners=True, antialias=True),
+    "_upsample_bicubic2d_aa.vec _upsample_bicubic2d_aa.default": _resize("bicubic", corners=True, antialias=True),
+    "grid_sampler.default grid_sampler_2d.default grid_sampler_3d.default": _grid_sample,
+    "affine_grid_generator.default": _affine_grid,
+    "im2col.default": _im2col,
+    "cosine_similarity.default": lambda a, b, dim=1, eps=1e-8: tl.cosine_similarity(a, b, axis=dim, eps=eps),
+    # ---- losses
+    "cross_entropy_loss.default": _cross_entropy,
+    "nll_loss.default nll_loss_nd.default nll_loss2d.default": _nll,
+    "nll_loss_forward.default nll_loss2d_forward.default": _nll_forward,
+    "mse_loss.default": _loss("mse_loss"),
+    "l1_loss.default": _loss("l1_loss"),
+    "smooth_l1_loss.default": _loss("smooth_l1_loss", beta="beta"),
+    "huber_loss.default": _loss("huber_loss", delta="delta"),
+    "binary_cross_entropy.default": _bce("binary_cross_entropy"),
+    "binary_cross_entropy_with_logits.default": _bce("binary_cross_entropy_with_logits"),
+    # ---- experts of transformers
+    "transformers.grouped_mm_fallback.default _grouped_mm.default": _grouped_mm,
+}
+
+
+def _small_linear(x: Any, weight: Any, bias: Any) -> Any:
+    made = tl.matmul(x, tl.matrix_transpose(weight) if weight.ndim > 1 else weight)
+    return made if bias is None else made + bias

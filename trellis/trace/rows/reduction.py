@@ -1,0 +1,359 @@
+"""torch's reductions, scans, sorts and products of matrices."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from trellis import ops as tl
+from trellis.core.dtypes import bool as bool_, int32, int64
+from trellis.trace.rows.support import Row, Table, axes_of, axis_of, cast, integers, together
+
+
+# ---- reductions ----------------------------------------------------------------------------------------------------------------
+def _sum(x: Any, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Any:
+    x = cast(integers(x), dtype)
+    return x if x.ndim == 0 else tl.sum(x, axis=axes_of(dim), keepdims=keepdim)
+
+
+def _mean(x: Any, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Any:
+    x = cast(x, dtype)
+    return x if x.ndim == 0 else tl.mean(x, axis=axes_of(dim), keepdims=keepdim)
+
+
+def _prod(x: Any, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Any:
+    x = cast(integers(x), dtype)
+    return x if x.ndim == 0 else tl.prod(x, axis=dim, keepdims=keepdim)
+
+
+def _truth(op: str) -> Row:
+    def row(x: Any, dim: Any = None, keepdim: bool = False) -> Any:
+        x = x if x.dtype is bool_ else x != 0
+        return x if x.ndim == 0 else getattr(tl, op)(x, axis=axes_of(dim), keepdims=keepdim)
+
+    return row
+
+
+def _extreme(op: str) -> Row:
+    """amax, amin, and max and min of all elements; equal elements share the gradient."""
+    logical = {"max": "any", "min": "all"}[op]
+
+    def row(x: Any, dim: Any = None, keepdim: bool = False) -> Any:
+        if x.ndim == 0:
+            return x
+        return getattr(tl, logical if x.dtype is bool_ else op)(x, axis=axes_of(dim), keepdims=keepdim)
+
+    return row
+
+
+def _extreme_at(op: str) -> Row:
+    """(values, indices) along an axis; the element at the index has the gradient."""
+
+    def row(x: Any, dim: int, keepdim: bool = False) -> list[Any]:
+        if x.ndim == 0:
+            return [x, tl.zeros((), dtype=_index_dtype(x))]
+        index = getattr(tl, op)(integers(x), axis=dim, keepdims=True)
+        values = tl.take_along_axis(x, index, axis=dim)
+        return [values, index] if keepdim else [tl.squeeze(values, dim), tl.squeeze(index, dim)]
+
+    return row
+
+
+def _index_dtype(x: Any) -> Any:
+    return tl.argmax(tl.reshape(integers(x), (-1,))).dtype
+
+
+def _arg(op: str) -> Row:
+    def row(x: Any, dim: Any = None, keepdim: bool = False) -> Any:
+        if x.ndim == 0:
+            return tl.zeros((), dtype=_index_dtype(x))
+        return getattr(tl, op)(integers(x), axis=dim, keepdims=keepdim)
+
+    return row
+
+
+def _spread(op: str, *, with_mean: bool = False) -> Row:
+    """var and std in torch's three forms: (x, unbiased), (x, dim, unbiased, keepdim), (x, dim, *, correction, keepdim)."""
+
+    def row(x: Any, dim: Any = None, unbiased: Any = True, keepdim: bool = False, *, correction: Any = None) -> Any:
+        if isinstance(dim, bool):
+            dim, unbiased = None, dim
+        correction = float(unbiased) if correction is None else float(correction)
+        made = getattr(tl, op)(x, axis=axes_of(dim), correction=correction, keepdims=keepdim)
+        return [made, tl.mean(x, axis=axes_of(dim), keepdims=keepdim)] if with_mean else made
+
+    return row
+
+
+def _keyword(row: Row) -> Row:
+    """The forms whose `keepdim` is a keyword."""
+    return lambda x, dim=None, *, correction=None, keepdim=False: row(
+        x, dim, 1, keepdim, correction=1 if correction is None else correction
+    )
+
+
+def _norm(x: Any, p: Any = 2, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Any:
+    x = cast(x, dtype)
+    p = 2 if p is None else p
+    return tl.abs(x) if x.ndim == 0 else tl.linalg.vector_norm(x, axis=axes_of(dim), keepdims=keepdim, ord=p)
+
+
+def _cumulative(op: str) -> Row:
+    def row(x: Any, dim: int, *, dtype: Any = None) -> Any:
+        x = cast(integers(x), dtype)
+        return x if x.ndim == 0 else getattr(tl, op)(x, axis=axis_of(dim, x.ndim))
+
+    return row
+
+
+def _running_extreme(op: str) -> Row:
+    """(values, indices) of cummax and cummin, by all pairs of places along the axis."""
+
+    def row(x: Any, dim: int) -> list[Any]:
+        if x.ndim == 0:
+            return [x, tl.zeros((), dtype=_index_dtype(x))]
+        last = tl.moveaxis(x, dim, -1)
+        size = last.shape[-1]
+        earlier = tl.expand_dims(tl.arange(size), 0) <= tl.expand_dims(tl.arange(size), 1)
+        worst = (
+            (-math.inf if op == "max" else math.inf)
+            if x.dtype.kind == "f"
+            else getattr(tl.iinfo(x.dtype), "min" if op == "max" else "max")
+        )
+        spread = tl.where(earlier, tl.expand_dims(last, -2), worst)
+        best = getattr(tl, op)(spread, axis=-1, keepdims=True)
+        index = size - 1 - tl.argmax(tl.astype(tl.flip(tl.logical_and(spread == best, earlier), axis=-1), int32), axis=-1)
+        values = tl.take_along_axis(last, index, axis=-1)
+        return [tl.moveaxis(v, -1, dim) for v in (values, index)]
+
+    return row
+
+
+def _logcumsumexp(x: Any, dim: int) -> Any:
+    top = tl.stop_gradient(tl.max(x, axis=dim, keepdims=True)) if x.ndim else x
+    return x if x.ndim == 0 else tl.log(tl.cumulative_sum(tl.exp(x - top), axis=axis_of(dim, x.ndim))) + top
+
+
+# ---- sorting -------------------------------------------------------------------------------------------------------------------
+def _sort(x: Any, dim: int = -1, descending: bool = False) -> list[Any]:
+    if x.ndim == 0:
+        return [x, tl.zeros((), dtype=_index_dtype(x))]
+    order = tl.argsort(integers(x), axis=dim, descending=descending)
+    return [tl.take_along_axis(x, order, axis=dim), order]
+
+
+def _stable(x: Any, *, stable: Any = None, dim: int = -1, descending: bool = False) -> list[Any]:
+    return _sort(x, dim, descending)
+
+
+def _top_k(x: Any, k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> list[Any]:
+    if x.ndim == 0:
+        return [x, tl.zeros((), dtype=_index_dtype(x))]
+    return list(tl.top_k(x, k, axis=dim, largest=largest))
+
+
+def _kth(x: Any, k: int, dim: int = -1, keepdim: bool = False) -> list[Any]:
+    values, order = _sort(x, dim)
+    if x.ndim == 0:
+        return [values, order]
+    place = (slice(None),) * axis_of(dim, x.ndim) + (slice(k - 1, k),)
+    found = [values[place], order[place]]
+    return found if keepdim else [tl.squeeze(v, dim) for v in found]
+
+
+def _median(x: Any, dim: Any = None, keepdim: bool = False) -> Any:
+    if dim is None:
+        flat = tl.reshape(x, (-1,))
+        return tl.sort(flat)[(flat.shape[0] - 1) // 2]
+    return _kth(x, ((x.shape[dim] - 1) // 2 + 1) if x.ndim else 1, dim, keepdim)
+
+
+# ---- products ------------------------------------------------------------------------------------------------------------------
+def _matmul(a: Any, b: Any) -> Any:
+    return tl.matmul(a, b)
+
+
+def _scaled_sum(x: Any, product: Any, beta: Any, alpha: Any) -> Any:
+    product = product if alpha == 1 else product * alpha
+    return product if beta == 0 else x + product if beta == 1 else x * beta + product
+
+
+def _addmm(x: Any, a: Any, b: Any, *, beta: Any = 1, alpha: Any = 1) -> Any:
+    return _scaled_sum(x, tl.matmul(a, b), beta, alpha)
+
+
+def _addbmm(x: Any, a: Any, b: Any, *, beta: Any = 1, alpha: Any = 1) -> Any:
+    return _scaled_sum(x, tl.sum(tl.matmul(a, b), axis=0), beta, alpha)
+
+
+def _dot(a: Any, b: Any) -> Any:
+    return tl.sum(a * b)
+
+
+def _histc(x: Any, bins: int = 100, low: Any = 0, high: Any = 0) -> Any:
+    """Counts of elements in equal intervals from low to high, whose end belongs to the last."""
+    flat = tl.reshape(x, (-1,))
+    if low == high:
+        low, high = tl.min(flat), tl.max(flat)
+    place = tl.astype(tl.floor((flat - low) * (bins / (high - low))), int32)
+    place = tl.where(flat == high, bins - 1, place)
+    inside = tl.logical_and(flat >= low, flat <= high)
+    hits = tl.logical_and(tl.expand_dims(place, 1) == tl.arange(bins, dtype=int32), tl.expand_dims(inside, 1))
+    return cast(tl.sum(cast(hits, int32), axis=0), x.dtype)
+
+
+def _einsum(equation: str, arrays: Any, *_: Any, **__: Any) -> Any:
+    return tl.einsum(equation, *arrays)
+
+
+def _tensordot(a: Any, b: Any, first: Any, second: Any) -> Any:
+    return tl.tensordot(a, b, axes=(tuple(first), tuple(second)))
+
+
+def _trapezoid(y: Any, *, dx: Any = 1, dim: int = -1) -> Any:
+    n, at = y.shape[dim], (slice(None),) * axis_of(dim, y.ndim)
+    return tl.sum((y[(*at, slice(1, n))] + y[(*at, slice(0, n - 1))]) / 2, axis=dim) * dx
+
+
+def _cdist(a: Any, b: Any, p: Any = 2.0, mode: Any = None) -> Any:
+    return tl.linalg.vector_norm(tl.expand_dims(a, -2) - tl.expand_dims(b, -3), axis=-1, ord=p)
+
+
+TABLE: Table = {
+    "sum.default sum.dim_IntList": _sum,
+    "mean.default mean.dim": _mean,
+    "prod.default prod.dim_int": _prod,
+    "nansum.default": lambda x, dim=None, keepdim=False, *, dtype=None: tl.nansum(x, axis=axes_of(dim), keepdims=keepdim),
+    "nanmean.default": lambda x, dim=None, keepdim=False, *, dtype=None: tl.nanmean(x, axis=axes_of(dim), keepdims=keepdim),
+    "all.default all.dim all.dims _is_all_true.default": _truth("all"),
+    "any.default any.dim any.dims _is_any_true.default": _truth("any"),
+    "max.default amax.default": _extreme("max"),
+    "min.default amin.default": _extreme("min"),
+    "aminmax.default": lambda x, *, dim=None, keepdim=False: [_extreme("min")(x, dim, keepdim), _extreme("max")(x, dim, keepdim)],
+    "max.dim": _extreme_at("argmax"),
+    "min.dim": _extreme_at("argmin"),
+    "argmax.default": _arg("argmax"),
+    "argmin.default": _arg("argmin"),
+    "var.default var.dim": _spread("var"),
+    "var.correction": _keyword(_spread("var")),
+    "std.default std.dim": _spread("std"),
+    "std.correction": _keyword(_spread("std")),
+    "var_mean.default var_mean.dim": _spread("var", with_mean=True),
+    "var_mean.correction": _keyword(_spread("var", with_mean=True)),
+    "std_mean.default std_mean.dim": _spread("std", with_mean=True),
+    "std_mean.correction": _keyword(_spread("std", with_mean=True)),
+    "logsumexp.default special_logsumexp.default": lambda x, dim, keepdim=False: (
+        x if x.ndim == 0 else tl.logsumexp(x, axis=axes_of(dim), keepdims=keepdim)
+    ),
+    "linalg_vector_norm.default": _norm,
+    "norm.Scalar norm.ScalarOpt_dim norm.ScalarOpt_dim_dtype norm.ScalarOpt_dtype": _norm,
+    "count_nonzero.default count_nonzero.dim_IntList": lambda x, dim=None: (
+        tl.count_nonzero(x, axis=axes_of(dim)) if x.ndim else cast(x != 0, int64)
+    ),
+    "cumsum.default": _cumulative("cumulative_sum"),
+    "cumprod.default": _cumulative("cumulative_prod"),
+    "cummax.default": _running_extreme("max"),
+    "cummin.default": _running_extreme("min"),
+    "logcumsumexp.default": _logcumsumexp,
+    "diff.default": lambda x, n=1, dim=-1, prepend=None, append=None: tl.diff(x, axis=dim, n=n, prepend=prepend, append=append),
+    "softmax.int _softmax.default": lambda x, dim, dtype=None: (
+        tl.softmax(cast(x, dtype if dtype not in (False, True) else None), axis=dim) if x.ndim else x * 0 + 1
+    ),
+    "_safe_softmax.default": lambda x, dim, dtype=None: tl.where(
+        tl.max(x, axis=dim, keepdims=True) == -math.inf, 0.0, tl.softmax(x, axis=dim)
+    ),
+    "log_softmax.int _log_softmax.default": lambda x, dim, dtype=None: (
+        tl.log_softmax(cast(x, dtype if dtype not in (False, True) else None), axis=dim) if x.ndim else x * 0
+    ),
+    "sort.default": _sort,
+    "sort.stable": _stable,
+    "argsort.default": lambda x, dim=-1, descending=False: _sort(x, dim, descending)[1],
+    "argsort.stable": lambda x, *, stable=None, dim=-1, descending=False: _sort(x, dim, descending)[1],
+    "msort.default": lambda x: _sort(x, 0)[0],
+    "topk.default": _top_k,
+    "kthvalue.default": _kth,
+    "median.default median.dim": _median,
+    "searchsorted.Tensor": lambda edges, x, *, out_int32=False, right=False, side=None, sorter=None: tl.searchsorted(
+        edges, x, side="right" if right else side or "left"
+    ),
+    "bucketize.Tensor": lambda x, edges, *, out_int32=False, right=False: tl.searchsorted(
+        edges, x, side="right" if right else "left"
+    ),
+    "isin.Tensor_Tensor": lambda x, test, *, assume_unique=False, invert=False: tl.isin(x, test, invert=invert),
+    "histc.default": _histc,
+    "trapezoid.dx trapz.dx": _trapezoid,
+    # ---- products
+    "matmul.default mm.default bmm.default mv.default linalg_matmul.default": _matmul,
+    "dot.default vdot.default inner.default": lambda a, b: (
+        _dot(a, b)
+        if a.ndim == 1 == b.ndim
+        else a * b
+        if 0 in (a.ndim, b.ndim)
+        else tl.tensordot(a, b, axes=((-1 + a.ndim,), (-1 + b.ndim,)))
+    ),
+    "linalg_vecdot.default": lambda a, b, *, dim=-1: tl.vecdot(a, b, axis=dim),
+    "outer.default ger.default": "outer",
+    "addmm.default addmv.default baddbmm.default": _addmm,
+    "addbmm.default": _addbmm,
+    "addr.default": lambda x, a, b, *, beta=1, alpha=1: _scaled_sum(x, tl.outer(a, b), beta, alpha),
+    "einsum.default": _einsum,
+    "tensordot.default": _tensordot,
+    "cross.default linalg_cross.default": lambda a, b, dim=-1: tl.linalg.cross(*together(a, b), axis=-1 if dim is None else dim),
+    "cdist.default _cdist_forward.default _euclidean_dist.default": _cdist,
+    "trace.default": lambda x: tl.linalg.trace(x),
+    "linalg_inv.default inverse.default": lambda x: tl.linalg.inv(x),
+    "linalg_det.default det.default": lambda x: tl.linalg.det(x),
+    "linalg_slogdet.default slogdet.default": lambda x: list(tl.linalg.slogdet(x)),
+    "logdet.default": lambda x: tl.log(tl.linalg.det(x)),
+    "linalg_cholesky.default cholesky.default": lambda x, upper=False: tl.linalg.cholesky(x, upper=upper),
+    "linalg_solve.default": lambda a, b, *, left=True: (
+        tl.linalg.solve(a, b) if left else tl.matrix_transpose(tl.linalg.solve(tl.matrix_transpose(a), tl.matrix_transpose(b)))
+    ),
+    "linalg_solve_triangular.default": lambda a, b, *, upper, left=True, unitriangular=False: tl.linalg.solve_triangular(
+        a, b, lower=not upper
+    ),
+    "linalg_eigvalsh.default": lambda x, uplo="L": tl.linalg.eigvalsh(x),
+    "linalg_eigh.default": lambda x, uplo="L": list(tl.linalg.eigh(x)),
+    "linalg_svd.default": lambda x, full_matrices=True: list(tl.linalg.svd(x, full_matrices=full_matrices)),
+    "linalg_svdvals.default": lambda x: tl.linalg.svdvals(x),
+    "linalg_qr.default": lambda x, mode="reduced": list(tl.linalg.qr(x, mode=mode)),
+    "linalg_pinv.default pinverse.default": lambda x, *_: tl.linalg.pinv(x),
+    "linalg_matrix_power.default matrix_power.default": lambda x, n: tl.linalg.matrix_power(x, n),
+    "linalg_matrix_exp.default matrix_exp.default": lambda x: tl.linalg.expm(x),
+    "linalg_matrix_norm.default linalg_matrix_norm.str_ord": lambda x, ord="fro", dim=(-2, -1), keepdim=False, *, dtype=None: (
+        tl.linalg.matrix_norm(tl.moveaxis(x, tuple(dim), (-2, -1)), ord=ord, keepdims=keepdim)
+    ),
+    # ---- Fourier
+    "fft_fft.default": lambda x, n=None, dim=-1, norm=None: tl.fft.fft(x, n=n, axis=dim, norm=norm or "backward"),
+    "fft_ifft.default": lambda x, n=None, dim=-1, norm=None: tl.fft.ifft(x, n=n, axis=dim, norm=norm or "backward"),
+    "fft_rfft.default": lambda x, n=None, dim=-1, norm=None: tl.fft.rfft(x, n=n, axis=dim, norm=norm or "backward"),
+    "fft_irfft.default": lambda x, n=None, dim=-1, norm=None: tl.fft.irfft(x, n=n, axis=dim, norm=norm or "backward"),
+    "fft_fftn.default": lambda x, s=None, dim=None, norm=None: tl.fft.fftn(
+        x, s=s, axes=_dims(x, s, dim), norm=norm or "backward"
+    ),
+    "fft_ifftn.default": lambda x, s=None, dim=None, norm=None: tl.fft.ifftn(
+        x, s=s, axes=_dims(x, s, dim), norm=norm or "backward"
+    ),
+    "fft_rfftn.default": lambda x, s=None, dim=None, norm=None: tl.fft.rfftn(
+        x, s=s, axes=_dims(x, s, dim), norm=norm or "backward"
+    ),
+    "fft_irfftn.default": lambda x, s=None, dim=None, norm=None: tl.fft.irfftn(
+        x, s=s, axes=_dims(x, s, dim), norm=norm or "backward"
+    ),
+    "fft_fft2.default": lambda x, s=None, dim=(-2, -1), norm=None: tl.fft.fftn(x, s=s, axes=tuple(dim), norm=norm or "backward"),
+    "fft_ifft2.default": lambda x, s=None, dim=(-2, -1), norm=None: tl.fft.ifftn(
+        x, s=s, axes=tuple(dim), norm=norm or "backward"
+    ),
+    "fft_rfft2.default": lambda x, s=None, dim=(-2, -1), norm=None: tl.fft.rfftn(
+        x, s=s, axes=tuple(dim), norm=norm or "backward"
+    ),
+    "fft_irfft2.default": lambda x, s=None, dim=(-2, -1), norm=None: tl.fft.irfftn(
+        x, s=s, axes=tuple(dim), norm=norm or "backward"
+    ),
+    "fft_fftshift.default": lambda x, dim=None: tl.fft.fftshift(x, axes=axes_of(dim)),
+    "fft_ifftshift.default": lambda x, dim=None: tl.fft.ifftshift(x, axes=axes_of(dim)),
+}
+
+
+def _dims(x: Any, s: Any, dim: Any) -> Any:
+    return tuple(dim) if dim is not None else None if s is None else tuple(range(x.ndim - len(s), x.ndim))

@@ -1,0 +1,106 @@
+"""What the tables of torch's ops share: torch's promotion, dtypes that the backend has, and random draws.
+
+A table maps names of ATen overloads, several separated by spaces, to one of our ops by name or to a function. The function takes
+the arguments in the order of ATen's schema, tensors as `tl.Array`s, and returns what the op returns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextvars import ContextVar
+from typing import Any
+
+from trellis import ops as tl
+from trellis.core.array import Array
+from trellis.core.dispatch import target
+from trellis.core.dtypes import KIND_ORDER, DType, bool as bool_, complex64, complex128, float32, float64, int32, int64
+
+Row = Callable[..., Any]
+Table = dict[str, "str | Row"]
+DRAW: ContextVar[Callable[[], Any]] = ContextVar("trellis_transpiled_seed", default=lambda: None)  # the seed of the next draw
+
+
+def expanded(table: Table) -> dict[str, Row]:
+    """One entry per overload, each a function."""
+    found: dict[str, Row] = {}
+    for names, row in table.items():
+        for name in names.split():
+            found[name] = getattr(tl, row) if isinstance(row, str) else row
+    return found
+
+
+def is_array(x: Any) -> bool:
+    return not (x is None or isinstance(x, (bool, int, float, complex)))
+
+
+def supported(dtype: DType) -> DType:
+    """The dtype, or the narrower one that JAX has in its place without x64."""
+    if target().default_int() is int32 and target().name == "jax":
+        return {int64: int32, float64: float32, complex128: complex64}.get(dtype, dtype)
+    return dtype
+
+
+def cast(x: Any, dtype: DType | None) -> Any:
+    """`x` as an array of this dtype; None leaves it."""
+    if dtype is None:
+        return x
+    dtype = supported(dtype)
+    if not is_array(x):
+        return tl.full((), x, dtype=dtype)
+    return x if x.dtype is dtype else tl.astype(x, dtype)
+
+
+def full(shape: Any, value: Any, dtype: DType | None) -> Array:
+    """An array of one number on the backend of the call."""
+    return tl.full(sizes(shape), value, dtype=None if dtype is None else supported(dtype))
+
+
+def sizes(shape: Any) -> tuple[int, ...]:
+    """A shape; the one size that a graph of TensorFlow does not know is -1."""
+    return tuple(-1 if n is None else int(n) for n in shape)
+
+
+def together(a: Any, b: Any) -> tuple[Any, Any]:
+    """Two operands by torch's rule: an array without axes, like a number, does not widen one with axes of its kind."""
+    if is_array(a) and is_array(b) and a.dtype is not b.dtype and (a.ndim == 0) is not (b.ndim == 0):
+        return (_weak(a, b), b) if a.ndim == 0 else (a, _weak(b, a))
+    if is_array(a) is not is_array(b):
+        x, number = (a, b) if is_array(a) else (b, a)
+        if x.dtype is bool_ and not isinstance(number, bool):
+            x = cast(x, int64 if isinstance(number, int) else float32)
+        return (x, number) if is_array(a) else (number, x)
+    return a, b
+
+
+def _weak(scalar: Any, beside: Any) -> Any:
+    if KIND_ORDER[scalar.dtype.kind] <= KIND_ORDER[beside.dtype.kind]:
+        return cast(scalar, beside.dtype)
+    return cast(scalar, {"i": int64, "u": int64, "f": float32, "c": complex64}[scalar.dtype.kind])
+
+
+def axis_of(dim: int, ndim: int) -> int:
+    return dim % ndim if ndim else 0
+
+
+def axes_of(dim: Any) -> Any:
+    """The axes of a reduction: torch's empty list means all."""
+    if dim is None or isinstance(dim, int):
+        return dim
+    return tuple(dim) or None
+
+
+def no_draws() -> None:
+    """Set as `DRAW`, it turns dropout off, so that a model can be compared with its original."""
+
+
+def drops() -> bool:
+    return DRAW.get() is not no_draws
+
+
+def seed() -> Any:
+    return DRAW.get()()
+
+
+def integers(x: Any) -> Any:
+    """Bools as integers, for ops that only have numbers."""
+    return cast(x, int64) if is_array(x) and x.dtype is bool_ else x
