@@ -1,4 +1,4 @@
-"""Convert many architectures to the targets and write the table: python sweep_transpile.py [--others] [--only NAMES] [--targets NAMES]."""
+"""Convert many architectures to the targets and write the table: python sweep_transpile.py [--others] [--only NAMES]."""
 
 from __future__ import annotations
 
@@ -17,8 +17,9 @@ import trellis as tl
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "transpile-models.md"
 HEAD = """# Models that `tl.transpile` was run on
 
-Small configurations with random weights, of transformers {transformers} and diffusers. `ok`: outputs in evaluation and training, gradients
-and another batch size equal the original's; then the largest relative difference of an output, that of a gradient, and seconds.
+Small configurations with random weights, of transformers {transformers} and diffusers. `ok`: outputs in evaluation and training,
+gradients and another batch size equal the original's; then the largest relative difference of an output, that of a gradient, and
+seconds of CPU time.
 `make sweep-transpile` writes this page.
 
 """
@@ -74,7 +75,8 @@ def main() -> None:
     table = [f"| model | {' | '.join(targets)} |", "|---" * (len(targets) + 1) + "|", *rows]
     print(f"{good} of {len(rows) * len(targets)}")
     if not chosen.only:
-        PAGE.write_text(HEAD.format(transformers=transformers.__version__) + "\n".join(table) + f"\n\n{good} of {len(rows) * len(targets)}.\n")
+        head = HEAD.format(transformers=transformers.__version__)
+        PAGE.write_text(head + "\n".join(table) + f"\n\n{good} of {len(rows) * len(targets)}.\n")
 
 
 if __name__ == "__main__":

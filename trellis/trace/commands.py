@@ -54,7 +54,7 @@ def load_source(text: str) -> Any:
     module, _, name = text.partition(":")
     sys.path.insert(0, "")
     try:
-        found = import_module(module)
+        found: Any = import_module(module)
         for part in name.split("."):
             found = getattr(found, part)
     except (ImportError, AttributeError, ValueError) as error:

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from trellis.core import tree
-from trellis.core.array import Array
+from trellis.core.array import Array, unwrap
 from trellis.core.dispatch import SCALARS, UnknownOperand, call, default_backend, interpreters, load, using
 from trellis.core.dtypes import DType
 from trellis.ops.conversion import to_backend
@@ -183,7 +183,8 @@ class Graph:
             return {}
         kept = self._moved.get(backend)
         if kept is None:
-            kept = {value: to_backend(Array(x) if wrapped else x, backend) for value, x in self.constants.items()}
+            natives = {value: to_backend(unwrap(x), backend) for value, x in self.constants.items()}
+            kept = {value: Array(x) for value, x in natives.items()} if wrapped else natives
             interpreter = load(backend)
             if not any(interpreter.is_traced(x._data if isinstance(x, Array) else x) for x in kept.values()):
                 self._moved[backend] = kept
