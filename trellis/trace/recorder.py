@@ -158,6 +158,7 @@ class Recorder:
 
     level = 3
     name = "recorder"
+    follows = None
 
     def __getattr__(self, op: str) -> Callable[..., Any]:
         if op.startswith("_"):
