@@ -25,7 +25,7 @@ ONLY ?= *
 
 export TF_CPP_MIN_LOG_LEVEL ?= 3
 
-.PHONY: help demo test test-more test-browser sweep-models sweep-transpile fuzz mutants clients matrix lint format types bench suite suite-checkout clean
+.PHONY: help demo test test-more test-browser sweep-models sweep-transpile fuzz sweep-convert mutants clients matrix lint format types bench suite suite-checkout clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /make \1|/' | awk -F'|' '{printf "  %-18s %s\n", $$1, $$2}'
@@ -56,6 +56,12 @@ fuzz: $(VENV)/.all  ## random calls, programs and layers on the four, compared: 
 
 sweep-transpile: $(VENV)/.all  ## convert models of transformers and diffusers to NumPy, JAX and TensorFlow; writes docs/transpile-models.md
 	cd tests && PYTHONPATH=$(CURDIR) $(CURDIR)/$(BIN)/python sweep_transpile.py $(if $(OTHERS),--others) $(if $(ONLY),--only $(ONLY))
+
+sweep-convert: $(VENV)/.all  ## every model of tests/zoo.py in torch, Haiku, Flax and Keras on its three frameworks, and native modules in ours: make sweep-convert [ONLY='*tied*']
+	failed=; for framework in torch haiku flax "keras tensorflow" "keras jax" "keras torch"; do \
+	  set -- $$framework; KERAS_BACKEND=$${2:-tensorflow} PYTHONPATH=$(CURDIR) $(BIN)/python -X faulthandler tests/convert_sweep.py $$1 --only '$(ONLY)' \
+	    || failed="$$failed $$framework;"; \
+	done; test -z "$$failed" || { echo "failed:$$failed"; exit 1; }
 
 mutants: $(VENV)/.all  ## seeded faults, one at a time: does a test notice each? make mutants [JOBS=2] [ONLY='adam*']
 	$(BIN)/python tests/mutants.py --jobs $(JOBS) --only '$(ONLY)'

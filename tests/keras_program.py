@@ -15,6 +15,7 @@ import traceback
 import warnings
 from typing import Any
 
+import convert_sweep
 import keras
 import numpy as np
 import pytest
@@ -626,6 +627,19 @@ def check_mistakes() -> None:
     assert all(np.array_equal(plain(x), y) for x, y in zip(native.variables, before, strict=True))
     with pytest.raises(RuntimeError, match=r"to_keras_module: Linear is not built; call it once, or model\.build"):
         tl.Linear(3, 2, build_mode="explicit").to_keras_module()
+
+
+def check_zoo() -> None:
+    """A part of `make sweep-convert`."""
+    names = ["tied embedding", "shared and frozen", "buffers", "names with dots", "several inputs, one optional", "two dtypes"]
+    failures = [failure for _, failure in convert_sweep.run("keras", names, check=False) if failure]
+    assert not failures, failures[0]
+
+
+def check_native_modules() -> None:
+    names = ["several inputs", "counter"]
+    failures = [failure for _, failure in convert_sweep.train_native("keras", names) if failure]
+    assert not failures, failures[0]
 
 
 def main() -> None:

@@ -145,3 +145,13 @@ def test_inputs_outside_of_the_domain_are_not_drawn() -> None:
     root = tl.Sequential(lambda x: tl.sqrt(tl.abs(x) - 1), model)
     with pytest.raises(ConversionError, match=r"differ by 0\.1"):
         root.to_torch_module(inputs=np.full((2, 3), 2.0, np.float32))
+
+
+@pytest.mark.parametrize("convert", TO)
+def test_one_row_cannot_be_trained_on(convert: str) -> None:
+    """Batch normalization raises for it. What can run is checked."""
+    with pytest.warns(UserWarning, match=r"the check ran in evaluation only, as training raises ValueError\('batch_norm: "):
+        getattr(Ends(0.0), convert)(inputs=(np.ones((1, 4), np.float32),))
+    wrong = tl.Sequential(tl.BatchNorm1D(3), Otherwise(lambda y: y, lambda y: y + 0.1))
+    with pytest.raises(ConversionError, match=r"in evaluation: the outputs differ by 0\.1"):
+        getattr(wrong, convert)(inputs=(np.ones((1, 3), np.float32),))

@@ -269,7 +269,7 @@ def test_mistakes_change_nothing(tmp_path: Any) -> None:
     (tmp_path / "wrong.json").write_text(json.dumps({"format": "x"}))
     with pytest.raises(ValueError, match=r"wrong\.json is not a mapping that Report\.save wrote"):
         export_weights(model, tmp_path / "wrong.json")
-    with pytest.raises(ValueError, match=r"the model has nothing at 'v0/w', as the mapping says"):
+    with pytest.raises(ValueError, match=r"the model has nothing at 'v0/w', but the mapping has"):
         export_weights(Named(3), report)
 
 

@@ -79,12 +79,16 @@ def verify(
             start = inputs, expected(inputs, False)
     if start is None:
         warnings.warn(
-            f"{owner}: the check did not run, as no inputs could be guessed; give inputs=(...), or check=False", stacklevel=5
+            f"{owner}: the check did not run, as no inputs could be guessed; give inputs=, or check=False", stacklevel=5
         )
         return
     inputs, want = start
     for training in (False, True):
-        want = expected(inputs, True) if training else want
+        try:
+            want = expected(inputs, True) if training else want
+        except Exception as error:  # as batch normalization of one row does
+            warnings.warn(f"{owner}: the check ran in evaluation only, as training raises {error!r}", stacklevel=5)
+            return
         got = found(inputs, training)
         where = f"{owner}, in {'training' if training else 'evaluation'}"
         if _shapes(want) != _shapes(got):

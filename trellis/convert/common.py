@@ -12,6 +12,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import threading
+import weakref
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -50,7 +51,7 @@ class Link:
     """Keeps the arrays of a tree and those of its native module one state."""
 
     def __init__(self, root: Any, slots: Sequence[Slot]) -> None:
-        self.slots, self.lock = slots, threading.RLock()
+        self.slots, self.lock, self.root, self.identities = slots, threading.RLock(), weakref.ref(root), root._identities()
         self.names = [".".join(slot.path) for slot in slots]
         self.parts: list[tuple[int, str]] = []  # of each Node: which one holds it, the root being 0, and the attribute
         self.places: list[tuple[int, str]] = []  # of each slot: the Node, and the attribute
@@ -81,10 +82,24 @@ class Link:
         """Inside, no other thread reads or writes the native module; torch.compile, which has no locks, runs in one thread."""
         return contextlib.nullcontext() if dispatch.is_compiling() else self.lock
 
+    def check_move(self, backend: str | None, dtype: Any = None) -> None:
+        """Raise, before anything changes, if the native module cannot go to another backend or its arrays to another dtype."""
+        root: Any = self.root()
+        owner = f"{root._repr_arguments()}, a module of {root.framework}"
+        if backend not in (None, root.home):
+            raise ValueError(f"{owner}, runs on {root.home} and cannot hold arrays of {backend}; build the model anew there")
+        fixed = {x.dtype for x in root.native.weights if "float" in x.dtype} if root.framework == "keras" and dtype else set()
+        if fixed and fixed != {str(dtype)}:
+            raise ValueError(f"{owner}, has variables of one dtype for ever; make it with dtype={str(dtype)!r}")
+
     def pull(self) -> None:
-        """Let the tree hold what the native module holds."""
+        """Let the tree hold what the native module holds; the tree is made anew if that has other parts now."""
         made: dict[int, Array] = {}
         with self.alone():
+            root: Any = self.root()
+            if not dispatch.is_compiling() and [*map(id, root._identities())] != [*map(id, self.identities)]:
+                root._connect()
+                return
             for attributes, name, slot in self.held:
                 value = slot.get()  # type: ignore[misc]
                 if attributes[name]._data is not value:
@@ -94,6 +109,8 @@ class Link:
         """Let the native module hold what the tree holds; if it cannot, the tree is as it was."""
         with self.alone():
             try:
+                for backend in {attributes[name].backend for attributes, name, _ in self.held}:
+                    self.check_move(backend)
                 for attributes, name, slot in self.held:
                     value = attributes[name]._data
                     if value is not slot.get():  # type: ignore[misc]
@@ -116,6 +133,7 @@ class Foreign(Module):
     """
 
     framework: str
+    home: str  # the backend that it runs on
     native: Any
     mode = True
 
@@ -131,6 +149,10 @@ class Foreign(Module):
     def _call_pure(self, arrays: list[Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Mapping[int, Any]]:
         """Run on these native arrays, one for each slot, and change nothing: the result, and slot index -> new buffer."""
         raise NotImplementedError
+
+    def _identities(self) -> list[Any]:
+        """The objects that the native module is made of: if they are others, the tree is made anew."""
+        return []
 
     def _native_mode(self, mode: bool | None) -> bool:
         """Set the native module's mode, and return it; for those that have one."""
@@ -149,7 +171,17 @@ class Foreign(Module):
             self._native_mode(bool(mode))
 
     def _connect(self, *given: Any) -> None:
-        """Make the tree of the native arrays, or take over the one that is there, as after a copy; `given` goes to `_slots`."""
+        """Make the tree of the native arrays, or take over the one that is there, as after a copy; `given` goes to `_slots`.
+
+        If the native module has other parts now, the tree is made anew; parameters that were frozen stay frozen.
+        """
+        old, frozen = self._meta.link, set()
+        if old is not None:
+            nodes = old.nodes(self)
+            frozen = {slot.path for (part, name), slot in zip(old.places, old.slots) if name in nodes[part]._meta.frozen}
+            for name in [name for part, name in (*old.parts, *old.places) if part == 0]:
+                vars(self).pop(name, None)
+            self._meta.buffers, self._meta.frozen = set(), set()
         link = Link(self, self._slots(*given))
         nodes, arrays = link.nodes(self), {}
         for (part, name), slot in zip(link.places, link.slots):
@@ -159,7 +191,7 @@ class Foreign(Module):
             object.__setattr__(node, name, array)
             if slot.is_buffer or not is_floating(array):
                 node._meta.buffers.add(name)
-            if slot.is_frozen:
+            if slot.is_frozen or slot.path in frozen:
                 node._meta.frozen.add(name)
         self._meta.link = link
 
@@ -182,10 +214,9 @@ class Foreign(Module):
 
         Here the pure form runs in its place, and both sides hold the buffers after it; a buffer that is traced is an error.
         """
-        link = self._meta.link
-        link.pull()
+        self._meta.link.pull()
         result = self._call_on_tree(args, kwargs)
-        link.push()
+        self._meta.link.push()
         return result
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -201,7 +232,7 @@ def attribute_name(key: str) -> str:
     if not isinstance(key, str) or not key or "/" in key:
         raise ValueError(f"{key!r} cannot be part of a path in v; names must be strings without '/'")
     for name in (f"_{key}", key):
-        if not hasattr(Foreign, name) and name not in ("_meta", "framework", "native"):
+        if not hasattr(Foreign, name) and name not in ("_meta", "framework", "home", "native"):
             return name
     raise ValueError(f"{key!r} is a name of tl.Module's own and cannot name a native array or part; rename it")
 

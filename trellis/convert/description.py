@@ -39,6 +39,7 @@ _ROOMS = (training, optim, transforms, random, ops, nn)
 _PUBLIC = {name: value for room in _ROOMS for name in room.__all__ if callable(value := vars(room)[name])}
 _PUBLIC |= {kind.__name__: kind for kind in (Array, Container, dtypes.DType)}
 _MAPPINGS: dict[str, type] = {"dict": dict, "OrderedDict": OrderedDict, "Container": Container}
+_ADVICE = "keep the weights in a file and make the model by its own code"
 _OPTIONS = ("seed", "dtype", "build_mode", "draws")  # the others only said how it was to be built
 
 
@@ -101,20 +102,14 @@ class _Writer:
             return {"kind": "object", "class": self.name(type(value), place), "attributes": attributes}
         if hasattr(value, "__name__"):
             return {"kind": "function", "name": self.name(value, place)}
-        raise TypeError(
-            f"{place} is a {type(value).__name__}, which cannot be written as structure; keep the weights in a file instead and "
-            "make the model by its own code"
-        )
+        raise TypeError(f"{place} is a {type(value).__name__}, which cannot be written as structure; {_ADVICE}")
 
     def name(self, value: Any, place: str) -> str:
         name = value.__name__
         if _PUBLIC.get(name) is value:
             return _OWN + name
         if name == "<lambda>":
-            raise TypeError(
-                f"{place} is a lambda, which has no name to be found by; define it with `def` or use a function of trellis, or "
-                "keep the weights in a file and make the model by its own code"
-            )
+            raise TypeError(f"{place} is a lambda, which has no name to be found by; define it with `def`, or {_ADVICE}")
         return self.name_of(value)
 
 
@@ -132,9 +127,7 @@ class _Reader:
             return data
         kind = data.get("kind")
         if kind not in _MAPPINGS and kind not in _KINDS:
-            raise ValueError(
-                f"a description of a Module holds {kind!r}, which this version does not know; expected one of {_KINDS}"
-            )
+            raise ValueError(f"a description holds {kind!r}, which this version does not know; expected one of {_KINDS}")
         if kind in _MAPPINGS:
             return _MAPPINGS[kind]([(self.value(key), self.value(member)) for key, member in data["members"]])
         return (_READERS.get(kind) or getattr(_Reader, kind))(self, data)

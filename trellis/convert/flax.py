@@ -19,7 +19,7 @@ from trellis.convert.common import Foreign, Slot, hollow, instance_of, nested, o
 from trellis.convert.pure import Leaf
 from trellis.core import tree
 from trellis.core.container import Container
-from trellis.nn.functional import run_on
+from trellis.nn.functional import run_on, set_modes
 from trellis.nn.module import Module
 from trellis.nn.structure import as_array, gather, modules
 
@@ -58,24 +58,21 @@ class FlaxModule(nnx.Module):
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         buffers = _flat(self, nnx.BatchStat)
-        v, before = ({path: x[...] for path, x in part.items()} for part in (_flat(self, nnx.Param), buffers))
+        v, before = (pure.on_jax({path: x[...] for path, x in part.items()}) for part in (_flat(self, nnx.Param), buffers))
         draws = pure.Draws(self._draw, lambda: None if self.rngs is None else self._draw())
-        result, changed = run_on(self.plan.skeleton, v, before, draws, self._set_mode, *pure.on_jax((args, kwargs)))
+        result, changed = run_on(self.plan.skeleton, v, before, draws, self._mode, *pure.on_jax((args, kwargs)))
         for path, value in changed.items():
             buffers[path].set_value(value)
         return result
 
     def _draw(self) -> Any:
         if self.rngs is None:
-            raise ValueError(
-                f"{type(self.plan.skeleton).__name__} draws random numbers, but has nothing to draw from; set rngs = nnx.Rngs(0)"
-            )
+            raise ValueError(f"{type(self).__name__} draws random numbers, but has nothing to draw from; set rngs = nnx.Rngs(0)")
         return self.rngs.dropout()
 
-    def _set_mode(self, layer: Module) -> None:
+    def _mode(self, layer: Module) -> bool | None:
         off = self.use_running_average if layer._meta.buffers else self.deterministic
-        if off is not None and layer.training is off:
-            layer.training = not off
+        return None if off is None else not off
 
 
 def _draws(one: Any) -> bool:
@@ -131,11 +128,8 @@ def to_native(model: Module, *, inputs: Any = None, check: bool = True) -> FlaxM
 # ---- a module of nnx as a Module -----------------------------------------------------------------------------------------------
 def _variables(module: Any) -> dict[tuple[str, ...], Any]:
     """Path -> variable, but those of random state."""
-    found = {
-        tuple(map(str, path)): x
-        for path, x in nnx.iter_graph(module)
-        if isinstance(x, nnx.Variable) and not isinstance(x, nnx.RngState)
-    }
+    kept = [(path, x) for path, x in nnx.iter_graph(module) if isinstance(x, nnx.Variable) and not isinstance(x, nnx.RngState)]
+    found = {tuple(map(str, path)): x for path, x in kept}
     return dict(zip(pure.paths_of(found), found.values()))
 
 
@@ -178,10 +172,11 @@ class NnxModule(pure.JaxModule):
             if as_array(x.get_value()) is None:
                 kind = type(x.get_value()).__name__
                 raise TypeError(f"{FROM}: the {type(x).__name__} {'/'.join(path)!r} holds a {kind}; only arrays can be carried")
-        return [
-            Slot(path, x.get_value(), not isinstance(x, nnx.Param), get=x.get_value, put=functools.partial(_put, x))
-            for path, x in variables.items()
-        ]
+        found = [(path, x, functools.partial(_put, x)) for path, x in variables.items()]
+        return [Slot(path, x.get_value(), not isinstance(x, nnx.Param), False, x.get_value, put) for path, x, put in found]
+
+    def _identities(self) -> list[Any]:
+        return list(_variables(self.native).values())
 
     def _call_native(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if pure.in_jit() or any(isinstance(x, Tracer) for x in tree.leaves((args, kwargs))):
@@ -259,9 +254,8 @@ def _lacks_rngs(native: type, args: Sequence[Any], kwargs: Mapping[str, Any]) ->
 def _original(module: FlaxModule) -> Module:
     """The Module that a module of nnx was made of, with the values that it has now."""
     values = [{path: x.get_value() for path, x in _flat(module, kind).items()} for kind in (nnx.Param, nnx.BatchStat)]
-    made = original(module.plan.skeleton, *values)
-    for _, layer, _ in modules(made):
-        module._set_mode(layer)
+    made = original(module.plan.skeleton, *pure.on_jax(values))
+    set_modes([layer for _, layer, _ in modules(made)], module._mode)
     return made
 
 
@@ -287,15 +281,11 @@ def _of_linen(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any], variab
     if variables is not None:
         values = pure.leaves(FROM, "variables", variables)
     else:
-        values = pure.first_values(
-            FROM,
-            name,
-            "variables",
-            signature,
-            args,
-            kwargs,
-            lambda *given, **options: pure.leaves(FROM, "init", module.init(*given, **options)),
-        )
+
+        def init(*given: Any, **options: Any) -> dict[Leaf, Any]:
+            return pure.leaves(FROM, "init", module.init(*given, **options))
+
+        values = pure.first_values(FROM, name, "variables", signature, args, kwargs, init)
     params = [leaf for leaf in values if leaf[0] == "params"]
     state = [leaf for leaf in values if leaf[0] != "params"]
     collections = list(dict.fromkeys(leaf[0] for leaf in state))
@@ -303,9 +293,8 @@ def _of_linen(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any], variab
     def call(params: dict[Leaf, Any], state: dict[Leaf, Any], key: Any, args: Any, kwargs: Any) -> tuple[Any, dict[Leaf, Any]]:
         given = nested({**params, **state})
         try:  # streams that are not named draw from that of the parameters
-            result, after = module.apply(
-                given, *args, rngs=None if key is None else {"params": key}, mutable=collections, **kwargs
-            )
+            rngs = None if key is None else {"params": key}
+            result, after = module.apply(given, *args, rngs=rngs, mutable=collections, **kwargs)
         except errors.InvalidRngError:
             check_draw(FROM)
             raise

@@ -26,11 +26,6 @@ def mirrored(x: Value) -> Value:
 
 
 # ---- recurrent cells -----------------------------------------------------------------------------------------------------------
-def _gates(own: str, names: tuple[str, ...]) -> Row:
-    """Gates side by side, each an array by itself in Flax."""
-    return split(own, names, axis=-1)
-
-
 def _lstm_biases(layer: Any, bias: Value, recurrent_bias: Value) -> Values:
     return tuple(np.split(bias + recurrent_bias, 4))
 
@@ -67,25 +62,19 @@ _FUSED = (same("kernel", "dense_i/kernel"), same("recurrent_kernel", "dense_h/ke
 _LSTM = (
     *_FUSED,
     summed_biases("dense_h/bias"),
-    _gates("kernel", _four("i", "f_", "kernel")),
-    _gates("kernel", _four("i", "f", "kernel")),
-    _gates("recurrent_kernel", _four("h", "f", "kernel")),
+    split("kernel", _four("i", "f_", "kernel"), axis=-1),
+    split("kernel", _four("i", "f", "kernel"), axis=-1),
+    split("recurrent_kernel", _four("h", "f", "kernel"), axis=-1),
     Row(BIASES, _four("h", "f", "bias"), _lstm_biases, _from_lstm_biases),
 )
 _GRU = (
     *_FUSED,
     _SUMMED._replace(to_native=_gru_bias),
-    _gates("kernel", ("ir/kernel", "iz/kernel", "in/kernel")),
-    _gates("recurrent_kernel", ("hr/kernel", "hz/kernel", "hn/kernel")),
+    split("kernel", ("ir/kernel", "iz/kernel", "in/kernel"), axis=-1),
+    split("recurrent_kernel", ("hr/kernel", "hz/kernel", "hn/kernel"), axis=-1),
     Row(BIASES, ("ir/bias", "iz/bias", "in/bias", "hn/bias"), _gru_biases, _from_gru_biases),
 )
-_SIMPLE = (
-    *_FUSED,
-    _SUMMED,
-    same("kernel", "i/kernel"),
-    same("recurrent_kernel", "h/kernel"),
-    summed_biases("i/bias"),
-)
+_SIMPLE = (*_FUSED, _SUMMED, same("kernel", "i/kernel"), same("recurrent_kernel", "h/kernel"), summed_biases("i/bias"))
 _AFFINE = (same("w", "scale"), same("b", "bias"))
 
 

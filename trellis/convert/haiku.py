@@ -69,21 +69,15 @@ class HaikuModule(hk.Module):
         plan = self.plan
         v = {path: self._at(path, "parameter", value) for path, value in plan.v.items()}
         buffers = {path: self._at(path, "state", value) for path, value in plan.buffers.items()}
-
-        def set_mode(layer: Module) -> None:
-            if is_training is not None:
-                layer.training = bool(is_training)
-
-        result, changed = run_on(
-            plan.skeleton, v, buffers, pure.Draws(hk.next_rng_key, hk.maybe_next_rng_key), set_mode, *pure.on_jax((args, kwargs))
-        )
+        draws = pure.Draws(hk.next_rng_key, hk.maybe_next_rng_key)
+        result, changed = run_on(plan.skeleton, v, buffers, draws, lambda layer: is_training, *pure.on_jax((args, kwargs)))
         for path, value in changed.items():
             self._at(path, "set_state", value)
         return result
 
     def _at(self, path: str, method: str, value: Any) -> Any:
         part, name = self.plan.places[path]
-        return getattr(self.parts[part], method)(name, value)
+        return pure.on_jax(getattr(self.parts[part], method)(name, value))
 
 
 def to_native(model: Module, *, inputs: Any = None, check: bool = True) -> type[HaikuModule]:
@@ -115,10 +109,8 @@ def from_native(
             raise TypeError(f"{FROM}: constructor_args and constructor_kwargs are for a class; native is a transformed function")
         transformed, signature = _of_transformed(native)
     else:
-        raise TypeError(
-            f"{FROM}: expected a class of hk.Module, or what hk.transform or hk.transform_with_state made, got "
-            f"{'an object of ' if isinstance(native, hk.Module) else 'a '}{type(native).__name__}"
-        )
+        got = f"{'an object of' if isinstance(native, hk.Module) else 'a'} {type(native).__name__}"
+        raise TypeError(f"{FROM}: expected a class of hk.Module, or what hk.transform or transform_with_state made, got {got}")
     function = native if isinstance(native, type) else getattr(native.apply, "_original_fn", None)
     name = getattr(function, "__name__", "function")
     values = {argument: nest for argument, nest in (("params_hk", params_hk), ("state_hk", state_hk)) if nest is not None}
@@ -192,10 +184,8 @@ def _original(plan: Plan, params: Any, state: Any) -> Module:
         names = {path: plan.places[path] for path in own}
         tops = [top for top in _tops(flat) if all(_leaf(top, place) in flat for place in names.values())]
         if given is not None and names and len(tops) != 1:
-            raise ValueError(
-                f"{FROM}: {argument} must hold the values of one {type(plan.skeleton).__name__}; "
-                f"{f'those of {tops} fit' if tops else f'it lacks {next(iter(names))!r} or others'}"
-            )
+            found = f"those of {tops} fit" if tops else f"it lacks {next(iter(names))!r} or others"
+            raise ValueError(f"{FROM}: {argument} must hold the values of one {type(plan.skeleton).__name__}; {found}")
         made.append({path: flat[_leaf(tops[0], names[path])] if given is not None else value for path, value in own.items()})
     return original(plan.skeleton, *made)
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from trellis.convert.flax_names import mirrored
-from trellis.convert.layouts import BIASES, PARTS, Row, Value, Values, blocks, matrix, reshaped, row, same, split
+from trellis.convert.layouts import BIASES, PARTS, Row, Value, Values, blocks, flat, matrix, reshaped, row, same, split, swapped
 from trellis.nn.attention import MultiHeadAttention
 from trellis.nn.convolution import Convolution, TransposedConvolution
 from trellis.nn.linear import Embedding, Linear
@@ -21,7 +21,7 @@ from trellis.nn.recurrent import GRU, LSTM, RNN, GRUCell, LSTMCell, RNNCell
 
 # ---- one number per channel, as Haiku shapes it --------------------------------------------------------------------------------
 def _transposed(layer: Any, x: Value) -> Value:
-    return np.transpose(x)
+    return x.T
 
 
 def _is_last(layer: Any) -> bool:
@@ -30,10 +30,6 @@ def _is_last(layer: Any) -> bool:
 
 def _bias(layer: Any, x: Value) -> Value:
     return x if _is_last(layer) else x.reshape(-1, *[1] * layer.dims)
-
-
-def _flat(layer: Any, x: Value) -> Value:
-    return x.reshape(-1)
 
 
 def _beside(layer: Any, x: Value) -> Value:
@@ -100,26 +96,19 @@ _LSTM = (
     Row(BIASES, ("linear/b",), _lstm_bias, _from_lstm_bias),
 )
 _GRU = (Row(("kernel", "recurrent_kernel", *BIASES), ("w_i", "w_h", "b"), _other_formula, _other_formula),)
-_RNN = (
-    reshaped("kernel", "linear/w", _as_relu, _as_relu),
-    same("recurrent_kernel", "linear_1/w"),
-    same("bias", "linear/b"),
-    same("recurrent_bias", "linear_1/b"),
-)
+_KERNELS = (reshaped("kernel", "linear/w", _as_relu, _as_relu), same("recurrent_kernel", "linear_1/w"))
+_RNN = (*_KERNELS, same("bias", "linear/b"), same("recurrent_bias", "linear_1/b"))
 
 
 _AFFINE = (same("w", "scale"), same("b", "offset"))
-_CHANNELS = tuple(reshaped(own, native, _beside, _flat) for own, native in (("w", "scale"), ("b", "offset")))
+_CHANNELS = tuple(reshaped(own, native, _beside, flat) for own, native in (("w", "scale"), ("b", "offset")))
 
 # Class -> rows. The nearest class of a layer that is listed decides; those of a network are for each of its layers.
 TABLE: dict[type, tuple[Row, ...]] = {
     Linear: (matrix("w", "w"), same("b", "b")),
     Embedding: (same("w", "embeddings"),),
-    Convolution: (same("w", "w"), reshaped("b", "b", _bias, _flat)),
-    TransposedConvolution: (
-        row("w", "w", lambda x: np.swapaxes(mirrored(x), -1, -2), lambda x: mirrored(np.swapaxes(x, -1, -2))),
-        reshaped("b", "b", _bias, _flat),
-    ),
+    Convolution: (same("w", "w"), reshaped("b", "b", _bias, flat)),
+    TransposedConvolution: (row("w", "w", *[lambda x: swapped(mirrored(x))] * 2), reshaped("b", "b", _bias, flat)),
     Normalization: _AFFINE,
     BatchNorm: (*_CHANNELS, Row(("running_mean", "running_variance", "batches"), _AVERAGES, _statistics, _from_statistics)),
     MultiHeadAttention: (

@@ -68,13 +68,13 @@ class _Plan:
             value = copy.copy(row.array)._data  # on JAX fit() gives the memory of its variables away
             self.variables[path] = made = layer.add_weight(
                 shape=tuple(row.array.shape), dtype=row.array.dtype.name, initializer=lambda *_, dtype=None, x=value: x,
-                trainable=not row.is_buffer, autocast=not row.is_buffer, name=path[-1],
+                trainable=not row.is_buffer, autocast=not row.is_buffer, name=path[-1].replace(".", "_"),
             )  # fmt: skip
             made.trainable = row.trainable
         for key, rows in below.items():
-            place = "/".join(next(iter(rows))[: depth + 1])
+            place, name = "/".join(next(iter(rows))[: depth + 1]), key.replace(".", "_")
             kind: Any = type(self.kinds.get(place, "Weights"), (Weights,), {})  # the name in summary()
-            layer.parts[key] = part = kind(_Plan(rows, self.kinds), depth + 1, name=key, dtype=layer.dtype_policy)
+            layer.parts[key] = part = kind(_Plan(rows, self.kinds), depth + 1, name=name, dtype=layer.dtype_policy)
             part.build()
             self.variables |= part.plan.variables
             self.layers |= part.plan.layers
@@ -156,11 +156,11 @@ class _Held:
             elif isinstance(args[0], dict):
                 args, kwargs = (), args[0]
 
-        def set_mode(part: Module) -> None:  # one that is not trained keeps its statistics, as Keras' own does
+        def mode_of(part: Module) -> bool:  # one that is not trained keeps its statistics, as Keras' own does
             layer = self.layers.get(id(part._meta))
-            part.training = training and (layer is None or layer.trainable)
+            return training and (layer is None or layer.trainable)
 
-        result, changed = run_on(self.module, *self.values(), draws, set_mode, args, kwargs)
+        result, changed = run_on(self.module, *self.values(), draws, mode_of, args, kwargs)
         for path, value in changed.items():
             self.variables[path].assign(value)
         return result
@@ -285,6 +285,10 @@ class KerasForeign(Foreign):
     """A Keras layer or model as a Module: `v` holds its variables, named as `_variables` says."""
 
     framework = "keras"
+    home = property(lambda self: _backend())  # type: ignore[assignment]
+
+    def _identities(self) -> list[Any]:
+        return self.native.variables
 
     def _slots(self) -> list[Slot]:
         trained = _trained(self.native)
@@ -407,10 +411,8 @@ def from_native(
     _backend()
     if not layer.built:
         if not instance_args and not instance_kwargs:
-            raise ValueError(
-                f"{FROM}: {type(layer).__name__} {layer.name!r} has no variables before its first call; give what it is called "
-                "with: instance_args=(x,)"
-            )
+            name = f"{type(layer).__name__} {layer.name!r}"
+            raise ValueError(f"{FROM}: {name} has no variables before its first call; call it, or give instance_args=(x,)")
         layer(*outside(tuple(instance_args)), training=False, **outside(dict(instance_kwargs or {})))
     model = KerasForeign(layer)
     if check:

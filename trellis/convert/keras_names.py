@@ -10,21 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from trellis.convert.layouts import (
-    BIASES,
-    PARTS,
-    Row,
-    Value,
-    Values,
-    blocks,
-    matrix,
-    reshaped,
-    row,
-    same,
-    split,
-    summed_biases,
-    swapped,
-)  # fmt: skip
+from trellis.convert import layouts
+from trellis.convert.layouts import BIASES, PARTS, Row, Value, Values, blocks, matrix, reshaped, row, same, split
 from trellis.nn.attention import MultiHeadAttention
 from trellis.nn.convolution import Convolution, DepthwiseConvolution, SeparableConvolution, TransposedConvolution
 from trellis.nn.functions import PReLU
@@ -56,10 +43,6 @@ def _bias_with_heads(layer: Any, x: Value) -> Value:
     return x.reshape(layer.num_heads, -1)
 
 
-def _flat(layer: Any, x: Value) -> Value:
-    return x.reshape(-1)
-
-
 def _from_heads(layer: Any, x: Value) -> Value:
     return np.transpose(x).reshape(layer.num_heads, -1, x.shape[0])
 
@@ -86,7 +69,7 @@ def _gates(x: Value) -> Value:
     return blocks(x, _GATES)
 
 
-_SIMPLE = (same("kernel", "kernel"), same("recurrent_kernel", "recurrent_kernel"), summed_biases("bias"))
+_SIMPLE = (same("kernel", "kernel"), same("recurrent_kernel", "recurrent_kernel"), layouts.summed_biases("bias"))
 _GRU = (
     *(row(name, name, _gates, _gates) for name in ("kernel", "recurrent_kernel")),
     Row(BIASES, ("bias",), _gru_biases, _from_gru_biases),
@@ -100,7 +83,7 @@ TABLE: dict[type, tuple[Row, ...]] = {
     Embedding: (same("w", "embeddings"),),
     PReLU: (same("w", "alpha"),),
     Convolution: _FILTER,
-    TransposedConvolution: (swapped("w", "kernel"), same("b", "bias")),
+    TransposedConvolution: (row("w", "kernel", layouts.swapped, layouts.swapped), same("b", "bias")),
     DepthwiseConvolution: (reshaped("w", "kernel", _apart, _together), same("b", "bias")),
     SeparableConvolution: (
         reshaped("depthwise/w", "depthwise_kernel", _apart, _together),
@@ -113,7 +96,7 @@ TABLE: dict[type, tuple[Row, ...]] = {
     MultiHeadAttention: (
         split("in_proj_weights", tuple(f"{part}/kernel" for part in PARTS), _with_heads, _without_heads),
         *(reshaped(f"{part[0]}_proj_weights", f"{part}/kernel", _with_heads, _without_heads) for part in PARTS),
-        split("in_proj_bias", tuple(f"{part}/bias" for part in PARTS), _bias_with_heads, _flat),
+        split("in_proj_bias", tuple(f"{part}/bias" for part in PARTS), _bias_with_heads, layouts.flat),
         reshaped("out_proj_weights", "attention_output/kernel", _from_heads, _to_heads),
         same("out_proj_bias", "attention_output/bias"),
     ),

@@ -34,6 +34,10 @@ def unchanged(layer: Any, x: Value) -> Value:
     return x
 
 
+def flat(layer: Any, x: Value) -> Value:
+    return x.reshape(-1)
+
+
 def split(
     own: str, native: tuple[str, ...], to_native: Change = unchanged, from_native: Change = unchanged, axis: int = 0
 ) -> Row:
@@ -67,9 +71,9 @@ def matrix(own: str, native: str) -> Row:
     return row(own, native, np.transpose, np.transpose)
 
 
-def swapped(own: str, native: str) -> Row:
+def swapped(x: Value) -> Value:
     """The last two axes in the other order."""
-    return row(own, native, lambda x: np.swapaxes(x, -1, -2), lambda x: np.swapaxes(x, -1, -2))
+    return np.swapaxes(x, -1, -2)
 
 
 def summed_biases(native: str) -> Row:

@@ -111,10 +111,7 @@ def with_mode(signature: inspect.Signature, args: Sequence[Any], kwargs: Mapping
         given = {*signature.bind_partial(*args).arguments, *kwargs}
     except TypeError:  # the call itself will say what does not fit
         given = {*takes}
-    return {
-        **kwargs,
-        **{name: training is value for name, value in checking.MODES.items() if name in takes and name not in given},
-    }
+    return {**kwargs, **{name: training is x for name, x in checking.MODES.items() if name in takes and name not in given}}
 
 
 def first_values(
@@ -155,6 +152,8 @@ def paths_of(leaves: Iterable[Leaf]) -> list[tuple[str, ...]]:
 
 class JaxModule(Foreign):
     """A Foreign that always runs the pure form, since that is what JAX traces."""
+
+    home = "jax"
 
     def _maybe_seed(self) -> Key | None:
         """A seed if there is a stream of them: whether the native module draws, it does not say."""

@@ -232,7 +232,8 @@ def _parts(model: Module) -> TorchModule:
 
     def grow(part: TorchModule, held: Iterable[tuple[str, Any]], buffers: Any, above: tuple[int, ...]) -> TorchModule:
         for name, value in held:
-            kind, key = KINDS[type(value)], key_of(name) if part.trellis_module is not None else name
+            # no dots in a key: they join the names of torch's paths
+            kind, key = KINDS[type(value)], (name if part.trellis_module is None else key_of(name)).replace(".", "·")
             if kind == ARRAY and (name in buffers or id(value) in paths):
                 if id(value) not in tensors:
                     trained = name not in buffers and paths[id(value)] not in frozen
@@ -287,7 +288,7 @@ def _values(native: TorchModule, buffers: bool) -> dict[str, torch.Tensor]:
 class FromTorch(Foreign):
     """A torch module as a Module that shares its state."""
 
-    framework = "torch"
+    framework = home = "torch"
 
     def _slots(self) -> list[Slot]:
         views: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}  # a tensor of the module, and the view of it that `v` holds
@@ -301,6 +302,10 @@ class FromTorch(Foreign):
                         frozen = not is_buffer and not tensor.requires_grad
                         slots.append(Slot((*above, name), held.get(), is_buffer, frozen, held.get, held.put))
         return slots
+
+    def _identities(self) -> list[Any]:
+        tables = ((part, part._parameters | part._buffers) for part in self.native.modules())
+        return [x for part, table in tables for x in (part, *(name for name, value in table.items() if value is not None))]
 
     def _native_mode(self, mode: bool | None) -> bool:
         if mode is not None:
@@ -338,11 +343,6 @@ class _Held:
         return found[1]
 
     def put(self, value: Any) -> None:
-        if not isinstance(value, torch.Tensor):
-            raise ValueError(
-                f"{self.name!r} belongs to a torch module, and cannot be on another backend; rebuild the model there and give it "
-                "the values of v"
-            )
         own, value = self.table[self.name], value.detach()
         if value.dtype != own.dtype or value.device != own.device:
             own.data = value.clone()
@@ -359,9 +359,7 @@ def from_native(
     if isinstance(native, TorchModule):
         return _back(native)
     if isinstance(native, (torch.jit.ScriptModule, torch.nn.DataParallel)):
-        raise TypeError(
-            f"{FROM}: a {type(native).__name__} cannot run on other parameters; give the torch.nn.Module that it was made of"
-        )
+        raise TypeError(f"{FROM}: a {type(native).__name__} cannot run on other parameters; give the module it was made of")
     _materialize(native, instance_args, instance_kwargs or {})
     model = FromTorch(native)
     if check:

@@ -15,14 +15,14 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
+from posixpath import commonpath
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from trellis.convert.common import nested
+from trellis.convert.common import Foreign, nested
 from trellis.convert.layouts import Row, Value, Values, row, same
 from trellis.core.array import Array
-from trellis.core.dispatch import target as backend_of
 from trellis.nn import building, torch_names
 from trellis.nn.module import Module
 from trellis.nn.recurrent import RecurrentNetwork
@@ -31,9 +31,10 @@ from trellis.nn.structure import ARRAY, KINDS, as_array, gather, key_of, modules
 from trellis.ops.arguments import choice
 from trellis.ops.conversion import to_numpy
 
-FRAMEWORKS = ("torch", "keras", "flax", "haiku")
+FRAMEWORKS = ("torch", "keras", "flax", "haiku", "trellis")  # trellis: the paths of v, as its converters write them
 Keys = tuple[str, ...]  # where an array of a source is: the keys of its nested dicts
 _COLLECTIONS = ("params", "batch_stats", "state")  # levels of a source that are not in the paths of layers
+Taken = list[tuple[Array, Value]]  # arrays of the model, and their new values
 _RENAMED = {"attention": "self_attn", "cross_attention": "multihead_attn"}  # as torch has the parts of its transformers
 
 
@@ -59,6 +60,11 @@ class Report:
     problems: list[str] = field(default_factory=list)
 
     @property
+    def complete(self) -> bool:
+        """Whether nothing is left over on either side."""
+        return not (self.unmatched or self.unused or self.problems)
+
+    @property
     def reshaped(self) -> list[Match]:
         """The matches whose arrays have another layout in the source."""
         return [match for match in self.matched if match.reshaped]
@@ -69,17 +75,17 @@ class Report:
         for match in self.matched:
             names = " + ".join("/".join(keys) for keys in match.native)
             lines.append(f"  {' + '.join(match.own):{width}}  {'<~' if match.reshaped else '<-'}  {names}")
-        for words, names in (
-            ("in the model only", self.unmatched), ("in the source only", self.unused), ("kept", self.kept), ("", self.problems),
-        ):  # fmt: skip
-            lines += [f"  {words}: {name}" if words else f"  {name}" for name in names]
-        return "\n".join(lines)
+        rest = {
+            "in the model only: ": self.unmatched,
+            "in the source only: ": self.unused,
+            "kept: ": self.kept,
+            "": self.problems,
+        }
+        return "\n".join([*lines, *(f"  {words}{name}" for words, names in rest.items() for name in names)])
 
     def save(self, path: Any) -> None:
         """Write the mapping as JSON, for `export_weights`; beside a file of weights, `model.mapping.json` is a good name."""
-        entries = [match._asdict() for match in self.matched]
-        text = {"format": "trellis mapping", "framework": self.framework, "matched": entries, "unmatched": self.unmatched,
-                "unused": self.unused, "kept": self.kept}  # fmt: skip
+        text = {"format": "trellis mapping", **vars(self), "matched": [match._asdict() for match in self.matched]}
         with _atomic(path) as file:
             file.write(json.dumps(text, indent=1, ensure_ascii=False).encode())
 
@@ -91,7 +97,8 @@ def load_weights(
 
     source_state: a `state_dict`, {path: array} of Keras, nested params of Flax or Haiku, or a native module; of several (params
         and state) a tuple.
-    framework: "torch", "keras", "flax" or "haiku"; by default it is told from the names.
+    framework: "torch", "keras", "flax", "haiku", or "trellis" for the paths of `v`; by default it is told from the class of a
+        native module, else from the names. It must be given if the names fit two of them that give other numbers.
     rename: {layer of the source: path of a layer of the model}, or a function of names with "/", where names do not tell.
     strict: refuse, and change nothing, if anything is left over on either side; else take the arrays that fit.
 
@@ -107,14 +114,47 @@ def load_weights(
         raise TypeError(f"load_weights: target is a {type(target).__name__}; expected a tl.Module")
     if not target.built:
         raise RuntimeError(f"load_weights: {type(target).__name__} is not built; call it once, or model.build()")
+    if isinstance(source_state, Foreign):  # the names of its arrays are those of its native module
+        held = source_state.v.to_flat_dict(), source_state.buffers.to_flat_dict()
+        source_state = held if source_state.framework == "jax" else source_state.native
     flat = _flatten(source_state)
-    known: str = _framework(flat) if framework is None else choice("load_weights", "framework", framework, FRAMEWORKS)
-    source = _named(flat, known, rename)
-    report, values = _matched(target, _units(target, known), source, known)
-    if strict and (report.unmatched or report.unused or report.problems):
+    readings = _readings(source_state, flat, framework)
+    report, values = _only_reading([_matched(target, _named(flat, one, rename), one) for one in readings])
+    if framework is None and not report.matched and not report.problems:
+        names = building._listed(["/".join(keys) for keys in flat])
+        raise ValueError(f"load_weights: no framework is told by the names {names}; give framework=, one of {FRAMEWORKS}")
+    if strict and not report.complete:
         raise ValueError(f"load_weights: the weights do not fit; strict=False takes what fits.\n{report}")
-    building.replace(target, {id(own): _like(own, value) for own, value in values}, set())
+    replaced = {id(own): building.array_like(own, np.ascontiguousarray(x).reshape(own.shape), own.dtype) for own, x in values}
+    building.replace(target, replaced, set())
     return report
+
+
+def _readings(source: Any, flat: Mapping[Keys, Value], framework: str | None) -> Sequence[str]:
+    """The frameworks whose names and layouts the source may have; names may be those of Trellis, whatever holds them."""
+    if framework is not None:
+        return [choice("load_weights", "framework", framework, FRAMEWORKS)]
+    if (known := _framework_of(source)) is not None:
+        return list(dict.fromkeys((known, "trellis")))
+    return FRAMEWORKS if all(len(keys) == 1 for keys in flat) else ("flax", "haiku", "trellis", "torch", "keras")
+
+
+def _only_reading(readings: list[tuple[Report, Taken]]) -> tuple[Report, Taken]:
+    """The reading that fits best. Two that fit as well and give other numbers are an error."""
+
+    def rank(report: Report) -> tuple[bool, int, int]:
+        return report.complete, sum(len(match.own) for match in report.matched), len(report.problems)
+
+    best = max(rank(report) for report, _ in readings)
+    (report, values), *others = [one for one in readings if rank(one[0]) == best]
+    for other, found in others:
+        numbers = {id(own): value for own, value in found}
+        if any(id(own) not in numbers or not np.array_equal(numbers[id(own)], value) for own, value in values):
+            raise ValueError(
+                f"load_weights: the source fits as weights of {report.framework} and as those of {other.framework}, with other "
+                f"numbers; give framework={report.framework!r} or {other.framework!r} ('trellis': the paths of v of a model)"
+            )
+    return report, values
 
 
 def export_weights(target: Module, mapping: Any) -> dict[str, Any]:
@@ -128,7 +168,7 @@ def export_weights(target: Module, mapping: Any) -> dict[str, Any]:
     for match in report.matched:
         if (match.own, match.names) not in rows:
             raise ValueError(
-                f"export_weights: the model has nothing at {' and '.join(map(repr, match.own))}, as the mapping says"
+                f"export_weights: the model has nothing at {' and '.join(map(repr, match.own))}, but the mapping has"
             )
         unit, one = rows[match.own, match.names]
         arrays = one.to_native(unit.layer, *[np.asarray(to_numpy(unit.arrays[name]._data)) for name in one.own])
@@ -142,33 +182,39 @@ def _read(path: Any) -> Report:
             text = json.load(file)
         if text["format"] != "trellis mapping":
             raise KeyError("format")
-        entries = [
+        choice("export_weights", "framework", text["framework"], FRAMEWORKS)
+        text["matched"] = [
             Match(m["layer"], tuple(m["own"]), tuple(map(tuple, m["native"])), tuple(m["names"]), bool(m["reshaped"]))
             for m in text["matched"]
         ]
-        framework = choice("export_weights", "framework", text["framework"], FRAMEWORKS)
+        return Report(**{name: value for name, value in text.items() if name != "format"})
     except (KeyError, TypeError, ValueError) as error:
         raise ValueError(f"export_weights: {os.fspath(path)} is not a mapping that Report.save wrote: {error}") from error
-    return Report(framework, entries, text["unmatched"], text["unused"], text["kept"])
 
 
 # ---- the source ----------------------------------------------------------------------------------------------------------------
 def _flatten(source: Any) -> dict[Keys, Value]:
     """Keys -> array, of whatever holds weights."""
+    room, known = type(source).__module__, _framework_of(source)
+    if room.startswith("trellis.convert") and not isinstance(source, Module):  # a model of ours in another framework
+        source = getattr(Module, f"from_{room.rpartition('.')[2]}_module")(source)
+    if isinstance(source, Module):
+        source = {**gather(source).to_flat_dict(), **gather(source, buffers=True).to_flat_dict()}
     if isinstance(source, Mapping):
         return dict(_leaves(source, ()))
     if isinstance(source, (tuple, list)):
-        return {keys: x for part in source for keys, x in _flatten(part).items()}
-    if hasattr(source, "state_dict"):
+        found = [item for part in source for item in _flatten(part).items()]
+        if len(dict(found)) < len(found):
+            raise ValueError("load_weights: two parts of source_state have arrays of one name; put them under names of their own")
+        return dict(found)
+    if known == "torch":
         return _flatten(source.state_dict())
-    if hasattr(source, "weights"):  # Keras
+    if known == "keras":
         return _flatten({getattr(x, "path", x.name): np.asarray(x) for x in source.weights})
     if any(kind.__module__.startswith("flax.nnx") for kind in type(source).__mro__):
         nnx = sys.modules["flax"].nnx
         return _flatten(nnx.to_pure_dict(nnx.state(source, nnx.Any(nnx.Param, nnx.BatchStat))))
-    raise TypeError(
-        f"load_weights: source_state is a {type(source).__name__}; expected a dict of arrays, nested or not, or a native module"
-    )
+    raise TypeError(f"load_weights: source_state is a {type(source).__name__}; expected a dict of arrays, or a native module")
 
 
 def _leaves(node: Mapping[Any, Any], above: Keys) -> Iterator[tuple[Keys, Value]]:
@@ -185,27 +231,20 @@ def _leaves(node: Mapping[Any, Any], above: Keys) -> Iterator[tuple[Keys, Value]
         yield keys, np.asarray(value if array is None else to_numpy(array._data))
 
 
-def _framework(flat: Mapping[Keys, Value]) -> str:
-    names = {keys[-1].rpartition("/")[2].rpartition(".")[2] for keys in flat}
-    depths = {len(keys) for keys in flat}
-    dotted = any(len(keys) == 1 and "." in keys[0] for keys in flat)
-    if dotted or (depths == {1} and names <= {"weight", "bias"}):
+def _framework_of(source: Any) -> str | None:
+    """The framework that a source comes from, by its class; None for plain dicts."""
+    if isinstance(source, (tuple, list)):
+        return next(filter(None, map(_framework_of, source)), None)
+    if isinstance(source, Mapping) and hasattr(source, "_metadata"):  # of a state_dict
         return "torch"
-    if depths == {1} and names & {"kernel", "gamma", "embeddings", "alpha", "scale"}:
-        return "keras"
-    if depths == {2} and names & {"w", "embeddings", "w_i", "w_h", "scale", "average"} and "kernel" not in names:
-        return "haiku"
-    if names & {"kernel", "scale", "embedding"}:
-        return "flax"
-    raise ValueError(
-        f"load_weights: no framework is told by the names {building._listed(['/'.join(keys) for keys in flat])}; "
-        f"give framework=, one of {', '.join(map(repr, FRAMEWORKS))}"
-    )
+    rooms = [kind.__module__.partition(".")[0] for kind in type(source).__mro__]
+    return next((room for room in rooms if room in FRAMEWORKS), None)
 
 
 class Entry(NamedTuple):
     keys: Keys
     value: Value
+    is_renamed: bool
 
 
 def _named(flat: Mapping[Keys, Value], framework: str, rename: Any) -> dict[str, Entry]:
@@ -213,20 +252,15 @@ def _named(flat: Mapping[Keys, Value], framework: str, rename: Any) -> dict[str,
     change = _renaming(rename)
     named: dict[str, Entry] = {}
     for keys, value in flat.items():
-        kept = keys[1:] if len(keys) > 1 and keys[0] in _COLLECTIONS and framework == "flax" else keys
-        name = "/".join(kept)
-        name = name.replace(".", "/") if framework == "torch" else name.removesuffix(":0")
-        name = change("/".join(part for part in name.split("/") if part != "~"))
-        if name in named:
-            raise ValueError(f"load_weights: two arrays of the source are named {name!r}: {named[name].keys} and {keys}")
-        named[name] = Entry(keys, value)
-    if framework in ("flax", "haiku"):  # frameworks sort the keys of nested dicts: Dense_10 stands before Dense_2
-        named = dict(sorted(named.items(), key=lambda item: [_natural(part) for part in item[0].split("/")]))
+        name = "/".join(keys[framework == "flax" and len(keys) > 1 and keys[0] in _COLLECTIONS :])
+        is_dotted = framework == "torch" or (framework == "trellis" and "/" not in name)
+        name = name.replace(".", "/") if is_dotted else name.removesuffix(":0")
+        name = "/".join(part for part in name.split("/") if part != "~")
+        new = change(name)
+        if new in named:
+            raise ValueError(f"load_weights: two arrays of the source are named {new!r}: {named[new].keys} and {keys}")
+        named[new] = Entry(keys, value, new != name)
     return named
-
-
-def _natural(part: str) -> tuple[Any, ...]:
-    return tuple((0, int(p), "") if p.isdigit() else (1, 0, p) for p in re.split(r"(\d+)", part) if p)
 
 
 def _renaming(rename: Any) -> Callable[[str], str]:
@@ -236,13 +270,11 @@ def _renaming(rename: Any) -> Callable[[str], str]:
         if callable(rename):
             return lambda name: str(rename(name))
         raise TypeError(f"load_weights: rename is a {type(rename).__name__}; expected a dict or a function")
-    table = {str(old).replace(".", "/").strip("/"): str(new).strip("/") for old, new in rename.items()}
+    table = {f"{str(old).replace('.', '/').strip('/')}/": f"{str(new).strip('/')}/" for old, new in rename.items()}
 
     def change(name: str) -> str:
-        for old in sorted(table, key=len, reverse=True):
-            if name == old or name.startswith(f"{old}/"):
-                return f"{table[old]}{name[len(old) :]}"
-        return name
+        old = max((old for old in table if f"{name}/".startswith(old)), key=len, default="")
+        return f"{table[old]}{f'{name}/'[len(old) :]}".rstrip("/") if old else name
 
     return change
 
@@ -299,6 +331,8 @@ def _present(rows: Sequence[Row], arrays: Mapping[str, Any]) -> list[Row]:
 
 def _rows(framework: str, layer: Any, own: Iterable[str]) -> list[Row] | None:
     """The rows of a layer, `own` being the names of its own arrays; None if its class is in no table."""
+    if framework == "trellis":
+        return [same(name, name) for name in own]
     if framework != "torch":
         table = import_module(f"trellis.convert.{framework}_names").TABLE
         return next((list(table[kind]) for kind in type(layer).__mro__ if kind in table), None)
@@ -321,23 +355,20 @@ def _layer_rows(framework: str, rows: list[Row], name: str) -> list[Row]:
 
 
 # ---- matching ------------------------------------------------------------------------------------------------------------------
-def _matched(
-    model: Module, units: list[Unit], source: dict[str, Entry], framework: str
-) -> tuple[Report, list[tuple[Array, Value]]]:
-    report = Report(framework)
-    places = {unit.path: _by_path(unit, source) for unit in units}
-    used = {name for unit in units for name in _names(unit, places[unit.path], source)}
-    for unit in units:
-        if places[unit.path] is None and unit.rows:
-            places[unit.path] = found = _by_order(unit, source, used, framework, report)
-            used |= _names(unit, found, source)
-    values: list[tuple[Array, Value]] = []
+def _matched(model: Module, source: dict[str, Entry], framework: str) -> tuple[Report, Taken]:
+    report, units = Report(framework), _units(model, framework)
+    tops = commonpath([u.path for u in units] or [""]), commonpath([name.rpartition("/")[0] for name in source] or [""])
+    places = {unit.path: _by_path(unit, source, *tops) for unit in units}
+    _place_rest(units, places, source, report)
+    values: dict[int, tuple[Array, Value]] = {}
     for unit in units:
         place = places[unit.path]
         for one in _chosen(unit, place, source):
-            values += _taken(unit, one, place or "", source, report)
-    _add_rest(report, model, units, source, {id(own) for own, _ in values})
-    return report, values
+            for own, value in _taken(unit, one, place or "", source, report):
+                if not np.array_equal(values.setdefault(id(own), (own, value))[1], value):
+                    report.problems.append(f"{unit.path!r} shares an array with another layer, but the source has two for them")
+    _add_rest(report, model, units, source, set(values))
+    return report, list(values.values())
 
 
 def _add_rest(report: Report, model: Module, units: list[Unit], source: dict[str, Entry], done: set[int]) -> None:
@@ -374,11 +405,19 @@ def _join(place: str, name: str) -> str:
     return f"{place}/{name}" if place else name
 
 
-def _by_path(unit: Unit, source: Mapping[str, Entry]) -> str | None:
-    """The path of a unit in the source, if it has the same one there, or one that leads on to one layer only."""
-    plain = _plain(unit.path)
-    renamed = "/".join([_RENAMED.get(part, part) for part in plain.split("/")])
-    for path in dict.fromkeys((unit.path, plain, renamed)):
+def _forms(path: str) -> tuple[str, str, str]:
+    """The ways to write a path: ours, with plain numbers, and as torch names the parts of its transformers."""
+    plain = _plain(path)
+    return path, plain, "/".join([_RENAMED.get(part, part) for part in plain.split("/")])
+
+
+def _by_path(unit: Unit, source: Mapping[str, Entry], top: str, source_top: str) -> str | None:
+    """The path of a unit in the source, if it has the same one there, or one that leads on to one layer only.
+
+    The paths may also be the same below the parts that all layers have in common, `top` and `source_top`.
+    """
+    tail = unit.path[len(top) :].strip("/")
+    for path in dict.fromkeys((*_forms(unit.path), *(_join(source_top, form).strip("/") for form in _forms(tail)))):
         if _chosen(unit, path, source):
             return path
     above = unit.path.rpartition("/")[0] if isinstance(unit.layer, RecurrentNetwork) else unit.path
@@ -388,41 +427,69 @@ def _by_path(unit: Unit, source: Mapping[str, Entry]) -> str | None:
 
 def _candidates(unit: Unit, source: Mapping[str, Entry]) -> list[str]:
     """Places of the source that have all arrays of a unit, in shapes that fit."""
-    places: dict[str, None] = {}
-    for one in unit.rows:
-        ending = one.native[0].removeprefix("~/")
-        up = ending.startswith("../")
-        ending = ending.removeprefix("../")
-        for name in source:
-            if name == ending or name.endswith(f"/{ending}"):
-                place = name[: -len(ending)].rstrip("/")
-                places[f"{place}/." if up else place] = None
-    order = {name: i for i, name in enumerate(source)}
-    found = [place for place in places if _fits(unit, place, source)]
-    return sorted(found, key=lambda place: min(order[name] for name in _names(unit, place, source)))
+    rows = [(one.native[0].removeprefix("~/").removeprefix("../"), "/." * one.native[0].startswith("../")) for one in unit.rows]
+    ends = ((name[: -len(end)].rstrip("/") + up) for end, up in rows for name in source if f"/{name}".endswith(f"/{end}"))
+    return [place for place in dict.fromkeys(ends) if _fits(unit, place, source)]
 
 
 def _fits(unit: Unit, place: str, source: Mapping[str, Entry]) -> bool:
-    chosen = _chosen(unit, place, source)
+    """Whether a place has all arrays of a unit, in shapes that fit, and no others."""
+    chosen, names = _chosen(unit, place, source), _names(unit, place, source)
     if {name for one in chosen for name in one.own} != {name for one in unit.rows for name in one.own}:
+        return False
+    if any(name.rpartition("/")[0] == place and name not in names for name in source):
         return False
     with contextlib.suppress(ValueError):
         return all(_converted(unit, one, place, source) for one in chosen)
     return False
 
 
-def _by_order(unit: Unit, source: dict[str, Entry], used: set[str], framework: str, report: Report) -> str | None:
-    """The first place that is free and fits."""
-    free = [place for place in _candidates(unit, source) if not used & _names(unit, place, source)]
-    stems = {re.sub(r"\d+", "#", place) for place in free}
-    if framework in ("flax", "haiku") and len(stems) > 1:
-        shown = " and ".join(map(repr, free[:4]))
-        report.problems.append(f"{unit.path!r} could be {shown}; say so with rename={{{free[0]!r}: {unit.path!r}}} or the other")
+# ---- layers whose paths differ -------------------------------------------------------------------------------------------------
+def _place_rest(units: list[Unit], places: dict[str, str | None], source: Mapping[str, Entry], report: Report) -> None:
+    """Find the places of units that the source has under other paths, by shapes; of equal ones by numbers in their paths.
+
+    A unit that fits a place that another one has by its name is in doubt: the source may count from another number.
+    """
+    used = {name for unit in units for name in _names(unit, places[unit.path], source) if not source[name].is_renamed}
+    trusted = {name for name, entry in source.items() if entry.is_renamed}
+    groups: dict[tuple[str, ...], list[Unit]] = {}
+    for unit in units:
+        if places[unit.path] is None and unit.rows:
+            found = [place for place in _candidates(unit, source) if not trusted & _names(unit, place, source)]
+            groups.setdefault(tuple(found), []).append(unit)
+    for fitting, group in groups.items():
+        doubt = any(used & _names(group[0], place, source) for place in fitting)
+        shared = any(set(fitting) & set(others) for others in groups if others is not fitting)
+        pairs = None if doubt or shared else _paired([unit.path for unit in group], list(fitting))
+        places.update(pairs or {})
+        if pairs is None and fitting:
+            shown, path = " and ".join(map(repr, fitting[:4])), group[0].path
+            report.problems.append(f"{path!r} could be {shown}; say so with rename={{{fitting[0]!r}: {path!r}}} or the other")
+
+
+def _paired(own: list[str], places: list[str]) -> dict[str, str] | None:
+    """Paths of equal layers, each with its place; None if names and numbers do not say which."""
+    for key in (lambda path: bool(re.search("reverse|backward", path)), lambda path: _plain(path).rpartition("/")[2]):
+        mine, theirs = ({k: [path for path in paths if key(path) == k] for k in set(map(key, paths))} for paths in (own, places))
+        if len(mine) > 1 and {k: len(mine[k]) for k in mine} == {k: len(theirs[k]) for k in theirs}:
+            parts = [_paired(mine[k], theirs[k]) for k in mine]
+            return None if None in parts else {path: place for part in parts if part for path, place in part.items()}
+    first, second = _numbered(own), _numbered(places)
+    return None if not first or not second or len(first) != len(second) else dict(zip(first, second))
+
+
+def _numbered(paths: list[str]) -> list[str] | None:
+    """Paths that differ in one number, in its order; None if they differ otherwise. A name without a number is the first."""
+    parts = [[re.split(r"_?(\d+)", part) for part in path.split("/")] for path in paths]
+    words = {tuple("".join(part[::2]) for part in path) for path in parts}
+    numbers = [[int(n) for part in path for n in part[1::2] or (-1,)] for path in parts]
+    varying = [len(set(column)) > 1 for column in zip(*numbers)]
+    if len(paths) > 1 and (len(words) > 1 or len(set(map(len, numbers))) > 1 or sum(varying) != 1):
         return None
-    return free[0] if free else None
+    return [path for _, path in sorted(zip(numbers, paths))]
 
 
-def _taken(unit: Unit, one: Row, place: str, source: Mapping[str, Entry], report: Report) -> list[tuple[Array, Value]]:
+def _taken(unit: Unit, one: Row, place: str, source: Mapping[str, Entry], report: Report) -> Taken:
     """The arrays of one row and their new values; the report tells what became of them."""
     entries = [source[_join(place, name)] for name in one.native]
     try:
@@ -449,8 +516,3 @@ def _converted(unit: Unit, one: Row, place: str, source: Mapping[str, Entry]) ->
             shapes = " + ".join(str(entry.value.shape) for entry in entries)
             raise ValueError(f"{path} has shape {wanted}, but {names} of shape {shapes} gives {x.shape}")
     return made
-
-
-def _like(own: Array, value: Value) -> Array:
-    data = np.ascontiguousarray(value).reshape(tuple(own.shape))
-    return Array(backend_of(own.backend).from_numpy(data, dtype=own.dtype, device=own.device, copy=True))

@@ -293,14 +293,17 @@ def _dataclass_kind(type: type) -> Kind:
     fields = dataclasses.fields(type)
     static = tuple(f.name for f in fields if f.metadata.get("static") or not f.metadata.get("pytree_node", True))
     names = tuple(f.name for f in fields if f.name not in static)
+    mapping = next((base for base in (collections.OrderedDict, dict) if issubclass(type, base)), None)
 
     def split(node: Any) -> tuple[Any, Any, Any]:
         return names, [getattr(node, n) for n in names], tuple([getattr(node, n) for n in static])
 
     def join(type: type, keys: Any, extra: Any, members: Any) -> Any:
-        made = object.__new__(type)  # not __init__, which may check or change what it is given
+        made: Any = type.__new__(type)  # type: ignore[call-arg]  # not __init__, which may check or change what it is given
         for name, value in zip((*names, *static), (*members, *extra), strict=True):
             object.__setattr__(made, name, value)
+            if mapping is not None and value is not None:  # as the outputs of Hugging Face's models, whose fields are items too
+                mapping.__setitem__(made, name, value)
         return made
 
     return Kind(split, join, static=True)
@@ -314,7 +317,8 @@ _REGISTERED: dict[type, Kind] = {
     tuple: Kind(_split_sequence, lambda type, keys, extra, members: tuple(members)),
     type(None): Kind(lambda node: ((), (), None), lambda type, keys, extra, members: None),
 }
-_NAMED_TUPLE = Kind(_split_named_tuple, lambda type, keys, extra, members: type(*members))
+# Past the __new__ of a subclass, which may look into its members as torch's PackedSequence does.
+_NAMED_TUPLE = Kind(_split_named_tuple, lambda type, keys, extra, members: tuple.__new__(type, members))
 _STRUCT_SEQUENCE = Kind(_split_sequence, lambda type, keys, extra, members: type(members))  # what torch.max returns
 _EXACT = (dict, list, tuple, collections.OrderedDict, collections.defaultdict)  # their subclasses may be anything: leaves
 

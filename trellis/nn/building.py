@@ -12,6 +12,7 @@ from trellis.core import dtypes, tree
 from trellis.core.array import Array
 from trellis.core.container import Container
 from trellis.core.dispatch import default_backend, interpreters, load, target, using
+from trellis.nn import structure
 from trellis.nn.structure import ARRAY, KINDS, MAPPING, MODULE, SEQUENCE, as_array, children, gather, is_floating, members
 from trellis.ops.arguments import choice
 from trellis.ops.conversion import to_backend
@@ -236,6 +237,9 @@ def move_arrays(module: Any, backend: str | None = None, device: Any = None, dty
         return module
     if backend is not None:
         load(backend)
+    for _, one, _ in structure.modules(module):
+        if one._meta.link is not None:
+            one._meta.link.check_move(backend, dtype)
 
     def moved(x: Array) -> Array:
         x = x if backend is None else to_backend(x, backend)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from trellis.core.container import Container
@@ -36,19 +36,25 @@ def functional_call(
     return result, gather(copy, buffers=True)
 
 
+def set_modes(layers: Sequence[Module], mode_of: Callable[[Module], Any]) -> None:
+    for layer in layers:
+        mode = mode_of(layer)
+        if mode is not None and layer.training is not bool(mode):
+            layer.training = bool(mode)
+
+
 def run_on(
-    made: Module, v: Mapping[str, Any], buffers: Mapping[str, Any], stream: Any, set_mode: Callable[[Module], Any],
+    made: Module, v: Mapping[str, Any], buffers: Mapping[str, Any], stream: Any, mode_of: Callable[[Module], Any],
     args: tuple[Any, ...], kwargs: Mapping[str, Any],
 ) -> tuple[Any, dict[str, Any]]:  # fmt: skip
     """Run a skeleton on native arrays (path -> array): its result in native arrays, and path -> value of the buffers it changed.
 
-    `set_mode` sets the mode of each layer of this run; the layers draw from `stream`.
+    `mode_of` gives the mode of each layer of this run, or None to leave it; the layers draw from `stream`.
     """
     binding = Binding(stream=stream)
     try:
         one = made._copy(binding, Container.from_flat_dict(v), Container.from_flat_dict(buffers))
-        for _, layer in binding.pairs:
-            set_mode(layer)
+        set_modes([layer for _, layer in binding.pairs], mode_of)
         result = outside(run(one, args, dict(kwargs)))
         after = native_state(one, buffers=True)
         return result, {path: x for path, x in after.items() if x is not buffers[path]}
