@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import ml_dtypes
@@ -78,6 +78,32 @@ def compiled(backend: str, function: Callable[..., Any]) -> Callable[..., Any]:
 
         return tf.function(function, autograph=False)
     return function
+
+
+# Cases that are compiled as one function: most of what a compilation takes does not depend on the size of the function.
+TOGETHER = 12
+
+
+def grouped(names: Iterable[str]) -> dict[str, list[str]]:
+    """Names in groups of `TOGETHER`, each under the first and the last of its names."""
+    found = list(names)
+    groups = [found[i : i + TOGETHER] for i in range(0, len(found), TOGETHER)]
+    return {f"{group[0]}..{group[-1]}": group for group in groups}
+
+
+def compile_together(backend: str, parts: dict[str, tuple[Callable[..., Any], Sequence[Any]]]) -> dict[str, Any]:
+    """name -> result of name -> (function, arrays), compiled as one. If that fails, an error names the case that does."""
+    functions = [function for function, _ in parts.values()]
+    try:
+        run = compiled(backend, lambda rows: [function(*row) for function, row in zip(functions, rows)])
+        return dict(zip(parts, run([list(arrays) for _, arrays in parts.values()])))
+    except Exception:
+        for name, (function, arrays) in parts.items():
+            try:
+                compiled(backend, function)(*arrays)
+            except Exception as error:
+                raise AssertionError(f"{name} does not compile") from error
+        raise
 
 
 bfloat16 = np.dtype(ml_dtypes.bfloat16)

@@ -189,6 +189,7 @@ def test_second_order(backend: str, case: Case) -> None:
     agree(forward, backward, 1e-9, least=1.0)
 
 
+@pytest.mark.xdist_group("jax")  # where JAX has compiled these functions already
 @pytest.mark.parametrize("case", CASES, ids=_IDS)
 def test_backends_agree(case: Case) -> None:
     """NumPy's gradient is JAX's to 1e-12, those of the others to 1e-10, relative to the largest."""

@@ -6,12 +6,13 @@
 from __future__ import annotations
 
 import pathlib
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from helpers import compiled, make, to_numpy
+from helpers import compile_together, compiled, grouped, make, to_numpy
 from kink_cases import KINKS, Kink, reference, second_reference
 
 import trellis as tl
@@ -20,25 +21,35 @@ PAGE = pathlib.Path(__file__).parents[1] / "docs" / "gradients.md"
 TOLERANCE = 1e-7  # torch has a few of its constants in float32, whatever the dtype
 
 
-def gradients(kink: Kink, backend: str, compile_it: bool) -> list[np.ndarray[Any, Any]]:
-    run = tl.grad(lambda *xs: tl.sum(kink.ours(*xs)), argnums=tuple(range(len(kink.arrays))))
-    given = [make(backend, x) for x in (*kink.arrays, *kink.constants)]
-    return [to_numpy(g) for g in (compiled(backend, run) if compile_it else run)(*given)]
+def gradient_of(kink: Kink) -> Callable[..., Any]:
+    return tl.grad(lambda *xs: tl.sum(kink.ours(*xs)), argnums=tuple(range(len(kink.arrays))))
+
+
+def given(backend: str, kink: Kink) -> list[Any]:
+    return [make(backend, x) for x in (*kink.arrays, *kink.constants)]
+
+
+def compare(name: str, gradients: Any) -> None:
+    for found, expected in zip(gradients, reference(KINKS[name]), strict=True):
+        assert not np.isnan(expected).any(), "choose a subgradient where torch's is NaN"
+        np.testing.assert_allclose(to_numpy(found), expected, rtol=TOLERANCE, atol=1e-12, err_msg=name)
 
 
 @pytest.mark.parametrize("name", KINKS)
 def test_first_derivative(backend: str, name: str) -> None:
-    for found, expected in zip(gradients(KINKS[name], backend, False), reference(KINKS[name]), strict=True):
-        assert not np.isnan(expected).any(), "choose a subgradient where torch's is NaN"
-        np.testing.assert_allclose(found, expected, rtol=TOLERANCE, atol=1e-12)
+    compare(name, gradient_of(KINKS[name])(*given(backend, KINKS[name])))
 
 
-@pytest.mark.parametrize("name", KINKS)
-def test_first_derivative_compiled(backend: str, name: str) -> None:
+GROUPS = grouped(KINKS)
+
+
+@pytest.mark.parametrize("group", GROUPS)
+def test_first_derivative_compiled(backend: str, group: str) -> None:
     if backend == "numpy":
         pytest.skip("NumPy does not compile")
-    for found, expected in zip(gradients(KINKS[name], backend, True), reference(KINKS[name]), strict=True):
-        np.testing.assert_allclose(found, expected, rtol=TOLERANCE, atol=1e-12)
+    parts = {name: (gradient_of(KINKS[name]), given(backend, KINKS[name])) for name in GROUPS[group]}
+    for name, gradients in compile_together(backend, parts).items():
+        compare(name, gradients)
 
 
 @pytest.mark.parametrize("name", [name for name, kink in KINKS.items() if kink.second])
@@ -46,7 +57,7 @@ def test_second_derivative(backend: str, name: str) -> None:
     """Of the sum of the first argument's gradient, against torch's double backward."""
     kink = KINKS[name]
     inner = tl.grad(lambda *xs: tl.sum(kink.ours(*xs)))
-    found = tl.grad(lambda *xs: tl.sum(inner(*xs)))(*(make(backend, x) for x in (*kink.arrays, *kink.constants)))
+    found = tl.grad(lambda *xs: tl.sum(inner(*xs)))(*given(backend, kink))
     np.testing.assert_allclose(to_numpy(found), second_reference(kink), rtol=TOLERANCE, atol=1e-12)
 
 
@@ -66,8 +77,8 @@ def test_an_infinite_derivative_times_zero_is_nan(backend: str, name: str) -> No
     """The chain rule multiplies, whatever stands inside: torch's derivative of the composition, on the four."""
     ours, theirs = COMPOSED[name]
     x = np.array([0.0, 4.0])
-    given = torch.tensor(x, requires_grad=True)
-    (expected,) = torch.autograd.grad(theirs(given).sum(), given)
+    point = torch.tensor(x, requires_grad=True)
+    (expected,) = torch.autograd.grad(theirs(point).sum(), point)
     assert expected[0].isnan()
     run = tl.grad(lambda v: tl.sum(ours(v)))
     for function in (run, compiled(backend, run)):

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 import warnings
 from typing import Any
 
 import numpy as np
 import pytest
 from cases import CASES, Case
-from helpers import check, compiled, make
+from helpers import check, compile_together, grouped, make
 
 import trellis as tl
 
@@ -59,15 +60,32 @@ def test_array(backend: str, case: Case) -> None:
     _check_all(result, case)
 
 
-@pytest.mark.parametrize("case", CASES, ids=_IDS)
-def test_compiled(backend: str, case: Case) -> None:
-    """The same under jax.jit, tf.function and torch.compile(fullgraph=True); NumPy has nothing to compile."""
+BY_NAME = {c.name: c for c in CASES}
+GROUPS = grouped(name for name in BY_NAME if name not in _DYNAMIC)
+
+
+def _compare_compiled(backend: str, names: list[str]) -> None:
     if backend == "numpy":
         pytest.skip("NumPy does not compile")
-    if backend == "jax" and case.name in _DYNAMIC:
+    parts = {n: (functools.partial(BY_NAME[n].run, tl), [make(backend, a) for a in BY_NAME[n].arrays]) for n in names}
+    for name, result in compile_together(backend, parts).items():
+        try:
+            _check_all(result, BY_NAME[name])
+        except AssertionError as error:
+            raise AssertionError(f"{name}: {error}") from error
+
+
+@pytest.mark.parametrize("group", GROUPS)
+def test_compiled(backend: str, group: str) -> None:
+    """The same under jax.jit, tf.function and torch.compile(fullgraph=True); NumPy has nothing to compile."""
+    _compare_compiled(backend, GROUPS[group])
+
+
+@pytest.mark.parametrize("name", sorted(_DYNAMIC))
+def test_compiled_shapes_of_values(backend: str, name: str) -> None:
+    if backend == "jax":
         pytest.skip("JAX cannot compile results whose shape depends on the data")
-    arrays = [make(backend, a) for a in case.arrays]
-    _check_all(compiled(backend, lambda *xs: case.run(tl, *xs))(*arrays), case)
+    _compare_compiled(backend, [name])
 
 
 @pytest.mark.parametrize("case", [c for c in CASES if ":" not in c.name], ids=lambda c: c.name)
