@@ -18,9 +18,9 @@ from typing import Any
 
 from trellis.core.array import Array
 from trellis.core.discovery import op_modules
+from trellis.core.dispatch import SCALARS, interpreters
 
 _NATIVE = ("recurrent",)
-_NUMBERS = frozenset((type(None), bool, int, float, complex))
 
 
 def on_arrays(composite: Callable[..., Any], prepare: Callable[..., Any] | None = None) -> Callable[..., Any]:
@@ -28,7 +28,7 @@ def on_arrays(composite: Callable[..., Any], prepare: Callable[..., Any] | None 
 
     @functools.wraps(composite)
     def run(*operands: Any, **params: Any) -> Any:
-        arrays = [x if type(x) in _NUMBERS else Array(x) for x in operands]
+        arrays = [x if interpreters[type(x)] is SCALARS else Array(x) for x in operands]
         if type(arrays[0]) is not Array and Array not in map(type, arrays):
             arrays = [x if x is None else Array(x) for x in arrays]
         if prepare is not None:
