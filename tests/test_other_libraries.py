@@ -20,7 +20,7 @@ def array(backend: str, value: Any = VALUES) -> tl.Array:
 
 
 def check_array(out: Any, expected: Any, backend: str) -> None:
-    assert type(out) is tl.Array
+    assert isinstance(out, tl.Array)
     assert out.backend == backend
     np.testing.assert_allclose(tl.to_numpy(out), expected, rtol=1e-6)
 

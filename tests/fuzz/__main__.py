@@ -84,7 +84,8 @@ def judge(seed: int, options: argparse.Namespace) -> int:
 
 def run_child(seed: int, seconds: float, options: argparse.Namespace) -> Any:
     """The findings of one child; if it dies, the case that killed it."""
-    environment = {"JAX_ENABLE_X64": "1", "JAX_PLATFORMS": "cpu", "TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": "-1",
+    environment = {"JAX_ENABLE_X64": "1", "JAX_PLATFORMS": "cpu", "TRELLIS_TORCH_COMPILER": "eager",
+                   "TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": "-1",
                    "XLA_FLAGS": "--xla_backend_optimization_level=0 --xla_cpu_use_fusion_emitters=false"}  # fmt: skip
     with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryFile("w+") as errors:
         journal = Path(folder) / "case"

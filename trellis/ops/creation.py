@@ -90,7 +90,7 @@ def _fill_value(op: str, value: Any, goal: Any) -> tuple[Any, str]:
         return value, {bool: "b", float: "f", complex: "c"}.get(type(value), "i")
     if source.rank_of(value):
         raise ValueError(f"{op}: fill_value has shape {source.shape_of(value)}; give one number, or use tl.broadcast_to")
-    return value if source is goal or source.level else source.item(value), source.dtype_of(value).name
+    return value if source is goal or source.level or goal.level else source.item(value), source.dtype_of(value).name
 
 
 def _number(value: Any) -> Any:
@@ -196,6 +196,5 @@ def full_like(x: AnyArray, /, fill_value: Operand, *, dtype: DTypeLike = None, d
     >>> tl.full_like(tl.asarray([1, 2]), 9)
     Array([9, 9], dtype=int64, backend='numpy', device='cpu')
     """
-    if isinstance(fill_value, np.generic):
-        fill_value = fill_value.item()
+    fill_value, _ = _fill_value("full_like", fill_value, interpreters[type(unwrap(x))])
     return call("full_like", x, fill_value=fill_value, dtype=optional_dtype(dtype), device=device)

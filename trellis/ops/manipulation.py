@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from trellis.core import errors
-from trellis.core.dispatch import call, diagnose, interpreters
+from trellis.core.dispatch import SCALARS, call, diagnose, interpreters
 from trellis.core.shapes import broadcast_shapes
 from trellis.core.typing import AnyArray, Axis, Operand, Shape
 from trellis.ops import arguments
@@ -99,7 +99,10 @@ def broadcast_arrays(*arrays: AnyArray) -> tuple[AnyArray, ...]:
     >>> [x.shape for x in tl.broadcast_arrays(tl.zeros((3, 1)), tl.zeros(2))]
     [(3, 2), (3, 2)]
     """
-    return call("broadcast_arrays", *arguments.arrays("broadcast_arrays", arrays))
+    for x in arguments.arrays("broadcast_arrays", arrays):
+        if interpreters[type(x)] is SCALARS and x is not None:
+            raise TypeError(f"broadcast_arrays: {x!r} is a number; make it an array with tl.asarray")
+    return call("broadcast_arrays", *arrays)
 
 
 def concat(arrays: Sequence[AnyArray], /, *, axis: int | None = 0) -> AnyArray:

@@ -166,8 +166,12 @@ def _along_axis(op: str, native: Callable[..., torch.Tensor]) -> Callable[..., t
     return run
 
 
+def _softmax(x: torch.Tensor, axis: int) -> torch.Tensor:
+    return torch.softmax(x, axis) if x.dtype in FLOAT else torch.exp(_log_softmax(x, axis))
+
+
 def _log_softmax(x: torch.Tensor, axis: int) -> torch.Tensor:
     return torch.log_softmax(x, axis) if x.dtype in FLOAT else x - torch.logsumexp(x, axis, True)
 
 
-softmax, log_softmax = _along_axis("softmax", torch.softmax), _along_axis("log_softmax", _log_softmax)
+softmax, log_softmax = _along_axis("softmax", _softmax), _along_axis("log_softmax", _log_softmax)

@@ -20,7 +20,7 @@ import numpy as np
 
 from trellis.backends.numpy.tape.numpy_value import PlainArray
 from trellis.backends.numpy.tape.watching import owner, watch
-from trellis.core.dispatch import find_all, interpreters, load
+from trellis.core.dispatch import SCALARS, find_all, interpreters, load
 
 _count = itertools.count(1)
 
@@ -193,7 +193,7 @@ def record(output: Any, rule: Any, depth: int, values: Sequence[Any], params: An
         return output
     kind = type(rule)
     if kind is Linear or kind is OfOutput:
-        values = [x if type(x) in _SCALARS else Form(x) for x in values]
+        values = [x if interpreters[type(x)] is SCALARS else Form(x) for x in values]
     return Traced(output, Node(depth, rule, values, params, None if kind is Linear or kind is OfInputs else output, parents))
 
 
