@@ -320,7 +320,7 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeyp
 
 def test_at_least_350_overloads_have_a_row() -> None:
     def overloads(packet: str) -> list[str]:
-        found = getattr(torch.ops.aten, packet, None)
+        found: Any = getattr(torch.ops.aten, packet, None)
         return [f"{packet}.{name}" for name in found.overloads()] if hasattr(found, "overloads") else []
 
     packets = {name.partition(".")[0] for name in ROWS}

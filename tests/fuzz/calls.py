@@ -27,8 +27,8 @@ class Case(NamedTuple):
 
 # Functions that set or move something, take functions, or read a pattern: other tests run these.
 LEFT_OUT = {
-    "accumulate", "backends", "from_dlpack", "rearrange", "reduce", "repeat_axes", "seed", "sequential_schedule", "to_backend", "to_device",
-    "warmup_schedule",
+    "accumulate", "backends", "from_dlpack", "rearrange", "reduce", "repeat_axes", "seed", "sequential_schedule", "to_backend",
+    "to_device", "warmup_schedule",
 }  # fmt: skip
 
 
