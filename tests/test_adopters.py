@@ -155,8 +155,8 @@ def pot() -> Any:
 
 @pytest.mark.parametrize("name", POT)
 @pytest.mark.filterwarnings("ignore")  # of POT, which warns where few iterations have not converged
-def test_pot(backend: str, pot: Any, name: str) -> None:
-    function, *arrays = POT[name]
+def test_pot(default_backend: str, pot: Any, name: str) -> None:
+    backend, (function, *arrays) = default_backend, POT[name]
     got = function(pot, *(tl.Array(make(backend, a)) for a in arrays))
     check_same(got, function(pot, *arrays), rtol=1e-5)
     found = [a for a in tl.tree.leaves(got) if isinstance(a, tl.Array)]

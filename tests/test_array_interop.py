@@ -199,6 +199,14 @@ def test_numpy_converts(backend: str):
     np.testing.assert_allclose(x, VALUES)
 
 
+def test_numpy_writes_to_the_array_or_not_at_all(backend: str):
+    x = array(backend)
+    assert np.clip(x, 2, None, out=x) is x
+    check(x, np.clip(VALUES, 2, None))
+    with pytest.raises(ValueError, match="read-only"):
+        np.copyto(x, 5.0)
+
+
 def test_numpy_shares_memory():
     data = np.zeros(3)
     assert np.asarray(tl.Array(data)) is data or np.shares_memory(np.asarray(tl.Array(data)), data)

@@ -168,15 +168,23 @@ def array_ufunc(ufunc: Any, method: str, inputs: tuple[Any, ...], kwargs: Mappin
 def numpy_function(function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
     """Run a function of NumPy on Arrays: our op of the same meaning on their backend, else NumPy's own on host copies."""
     load("numpy")  # which fills the table
+    out = kwargs.get("out")
+    if isinstance(out, Interoperable):
+        out[...] = numpy_function(function, args, {name: value for name, value in kwargs.items() if name != "out"})  # type: ignore[index]
+        return out
     row = NUMPY_FUNCTIONS.get(function)
-    if row is not None and kwargs.get("out") is None:
+    if row is not None and out is None:
         try:
             return row(*args, **kwargs)
         except TypeError:
             pass  # an argument that the op does not have, or arrays of two frameworks: NumPy takes both, or names the mistake
 
     def host(x: Any) -> Any:
-        return np.asarray(x) if isinstance(x, Interoperable) else x
+        if not isinstance(x, Interoperable):
+            return x
+        view = np.asarray(x).view()
+        view.flags.writeable = False  # a write of np.copyto or np.put to a copy would be lost
+        return view
 
     return function(*tree.map(host, tuple(args)), **tree.map(host, dict(kwargs)))
 
