@@ -37,7 +37,7 @@ def test_everything_that_makes_floats(backend: str) -> None:
 def test_python_types_complex_numbers_and_modules(default_backend: str) -> None:
     with tl.using_dtype(tl.float64):
         assert tl.asarray([1j]).dtype is tl.full(2, 1j).dtype is tl.zeros(1, dtype=complex).dtype is tl.complex128
-        assert tl.zeros(1, dtype=float).dtype is tl.arange(0.0, 2.0).dtype is tl.float64
+        assert tl.zeros(1, dtype=float).dtype is tl.arange(0.0, 2.0).dtype is tl.asarray(0.5).dtype is tl.float64
         assert tl.one_hot(tl.asarray([1]), 2).dtype is tl.float64
         assert tl.Linear(2, 3).w.dtype is tl.float64
         assert tl.Linear(2, 3, dtype="float32").w.dtype is tl.float32
@@ -48,7 +48,7 @@ def test_python_types_complex_numbers_and_modules(default_backend: str) -> None:
 
 
 def test_compiled_functions_know_the_default(backend: str) -> None:
-    function = tl.compile(lambda x: tl.asarray([0.5], backend=backend) + tl.astype(x, tl.int32))
+    function = tl.compile(lambda x: tl.asarray(0.5, backend=backend) + tl.zeros(1, backend=backend) + tl.astype(x, tl.int32))
     x = tl.Array(make(backend, np.int64([1])))
     assert function(x).dtype is tl.float32
     with tl.using_dtype("float64"):

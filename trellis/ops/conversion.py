@@ -22,7 +22,7 @@ __all__ = [
 ]  # fmt: skip
 
 
-_NUMBERS = {bool: dtypes.bool, int: dtypes.int64, float: dtypes.float32, complex: dtypes.complex64}
+_KINDS = {bool: "b", int: "i", float: "f", complex: "c"}
 
 
 def asarray(
@@ -74,8 +74,8 @@ def _from_python(obj: Any, dtype: dtypes.DType | None, device: Any, copy: bool |
         raise ValueError(f"asarray: copy=False, but a {type(obj).__name__} has to be copied into an array; use copy=None")
     if not isinstance(obj, (list, tuple, bool, int, float, complex)) and not _has_buffer(obj) and not hasattr(obj, "__array__"):
         raise TypeError(f"asarray: obj is a {type(obj).__name__}; expected a number, a nest of numbers, or an array")
-    if dtype is None and type(obj) in _NUMBERS and (type(obj) is not int or abs(obj) < 2**31):
-        dtype = goal.default_int() if type(obj) is int else _NUMBERS[type(obj)]
+    if dtype is None and type(obj) in _KINDS and (type(obj) is not int or abs(obj) < 2**31):
+        dtype = dtypes.default_of(_KINDS[type(obj)], goal.default_int())
         return goal.full(shape=(), fill_value=obj, dtype=dtype, device=device)  # torch.compile cannot read a NumPy array
     weak = all(type(leaf) in (bool, int, float, complex) for leaf in _leaves(obj))  # the dtype is ours to choose
     if not weak:
