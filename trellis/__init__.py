@@ -64,7 +64,7 @@ _ROOM_OF = {name: room for room, names in _LATER.items() for name in names}
 
 
 def __getattr__(name: str) -> _Any:
-    room = name if name in _LATER else _ROOM_OF.get(name)
+    room = name if name in _LATER and name.isidentifier() else _ROOM_OF.get(name)
     if room is None:
         raise AttributeError(f"module 'trellis' has no attribute {name!r}")
     module = _import_module(f"trellis.{room}")
@@ -73,7 +73,7 @@ def __getattr__(name: str) -> _Any:
 
 
 def __dir__() -> list[str]:
-    return [*globals(), *_LATER, *_ROOM_OF]
+    return [*globals(), *(room for room in _LATER if room.isidentifier()), *_ROOM_OF]
 
 
 if "torch" in _sys.modules:  # torch.compile cannot import while it traces, so the backend is loaded beforehand
