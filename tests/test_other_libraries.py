@@ -1,4 +1,4 @@
-"""Other libraries hold `tl.Array`s: einops, xarray, dask, pandas, polars, and torch's data loaders."""
+"""Other libraries hold `tl.Array`s: einops, pandas, polars, and torch's data loaders."""
 
 from __future__ import annotations
 

@@ -18,8 +18,8 @@ from trellis.core.dispatch import BACKENDS, interpreters, load, target
 from trellis.core.table import ELEMENTWISE
 from trellis.ops import fft, linalg
 
-# TensorFlow's transposes, slices and broadcasts stop at 8 dimensions; NumPy and torch at 64.
 _EXTENSIONS = {"linalg": linalg, "fft": fft}
+# TensorFlow's transposes, slices and broadcasts stop at 8 dimensions; NumPy and torch at 64.
 _MAX_DIMENSIONS = {"numpy": 64, "torch": 64, "tensorflow": 8}
 
 

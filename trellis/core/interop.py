@@ -7,7 +7,8 @@ What comes out (each is tested):
 - tensor[Array] gives an Array (torch warns of a sequence as index before it asks us), ndarray[Array] an ndarray; JAX and
   TensorFlow refuse an Array as index, so there write x[index.native];
 - np.sum(Array), np.concatenate and NumPy's other functions with an op here give an Array on its backend; those without one, or
-  with arguments that the op does not take, give NumPy's own result for np.asarray(Array).
+  with arguments that the op does not take, give NumPy's own result for np.asarray(Array). `out=Array` is written to; functions
+  that change another argument, such as np.copyto, raise.
 """
 
 from __future__ import annotations
