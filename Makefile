@@ -48,8 +48,9 @@ test-more: $(VENV)/.all  ## the tests of compiled functions with inductor, those
 test-browser: $(VENV)/.all  ## the page of the matrix in a headless browser: needs chromium and chromedriver
 	$(BIN)/python -m pytest tests/test_matrix_browser.py -m browser $(PYTEST_FLAGS)
 
-sweep-models: $(VENV)/.all  ## every model of tests/zoo.py through calls, training, freezing and files, on every backend
+sweep-models: $(VENV)/.all  ## every model of tests/zoo.py through calls, training, freezing and files, and every layer over layouts of memory, on every backend
 	$(BIN)/python -m pytest -n $(JOBS) --dist loadgroup tests/test_zoo.py -m "sweep or not sweep" $(PYTEST_FLAGS)
+	printf '%s\n' $(BACKENDS) | PYTHONPATH=$(CURDIR) OMP_NUM_THREADS=1 xargs -P $(JOBS) -I{} $(BIN)/python tests/crash_search.py {}
 
 fuzz: $(VENV)/.all  ## random calls, programs and layers on the four, compared: make fuzz SECONDS=1200 [SEED=7] [BACKENDS="numpy torch"] [ONLY='conv*']
 	cd tests && PYTHONPATH=$(CURDIR) $(CURDIR)/$(BIN)/python -m fuzz --seconds $(SECONDS) $(if $(SEED),--seed $(SEED)) --backends $(BACKENDS) --only '$(ONLY)'
@@ -57,11 +58,11 @@ fuzz: $(VENV)/.all  ## random calls, programs and layers on the four, compared: 
 sweep-transpile: $(VENV)/.all  ## convert models of transformers and diffusers to NumPy, JAX and TensorFlow; writes docs/transpile-models.md
 	cd tests && PYTHONPATH=$(CURDIR) $(CURDIR)/$(BIN)/python sweep_transpile.py $(if $(OTHERS),--others) $(if $(ONLY),--only $(ONLY))
 
+# The longest first; xargs fails if one of them does.
+CONVERTERS := "keras jax" flax haiku "keras tensorflow" "keras torch" torch
 sweep-convert: $(VENV)/.all  ## every model of tests/zoo.py in torch, Haiku, Flax and Keras on its three frameworks, and native modules in ours: make sweep-convert [ONLY='*tied*']
-	failed=; for framework in torch haiku flax "keras tensorflow" "keras jax" "keras torch"; do \
-	  set -- $$framework; KERAS_BACKEND=$${2:-tensorflow} PYTHONPATH=$(CURDIR) $(BIN)/python -X faulthandler tests/convert_sweep.py $$1 --only '$(ONLY)' \
-	    || failed="$$failed $$framework;"; \
-	done; test -z "$$failed" || { echo "failed:$$failed"; exit 1; }
+	printf '%s\n' $(CONVERTERS) | ONLY='$(ONLY)' PYTHONPATH=$(CURDIR) OMP_NUM_THREADS=1 xargs -P $(JOBS) -I{} sh -c \
+	  'set -- {}; KERAS_BACKEND=$${2:-tensorflow} $(BIN)/python -X faulthandler tests/convert_sweep.py $$1 --only "$$ONLY"'
 
 mutants: $(VENV)/.all  ## seeded faults, one at a time: does a test notice each? make mutants [JOBS=2] [ONLY='adam*']
 	$(BIN)/python tests/mutants.py --jobs $(JOBS) --only '$(ONLY)'

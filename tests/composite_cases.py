@@ -104,6 +104,8 @@ for axis in (0, 1, -1, 2):
     case("stack", (R, I), {"axis": axis}, lambda a=axis: np.stack((R, I), a))
 for axis in (0, -1):
     case("unstack", T, {"axis": axis}, lambda a=axis: tuple(np.moveaxis(T, a, 0)))
+for indices in ((), (1,), (1, 1, 3)):
+    case("split", T, {"indices": indices, "axis": -1}, lambda i=indices: tuple(np.split(T, i, -1)))
 for shift, axis in ((2, None), (-7, 1), (5, 0), ((1, -2), (0, 1)), ((1, 2), (1, 1)), (0, 0)):
     case("roll", R, {"shift": shift, "axis": axis}, lambda s=shift, a=axis: np.roll(R, s, a))
 case("roll", EMPTY, {"shift": 1, "axis": 1}, EMPTY)

@@ -38,6 +38,9 @@ for offset in (0, 1, -2, 7):
 case("trace", I.astype(np.int8), {"offset": 0, "dtype": None}, lambda: np.asarray(np.trace(I)))
 for n in (0, 1, 2, 3, 7, -1, -3):
     case("matrix_power", DEFINITE, {"n": n}, lambda n=n: np.linalg.matrix_power(DEFINITE, n), tolerance=1e-9)
+FACTOR = np.linalg.cholesky(DEFINITE)
+for upper, factor in ((False, FACTOR), (True, np.swapaxes(FACTOR, -1, -2).copy())):
+    case("cholesky_solve", (factor, SQUARE), {"upper": upper}, lambda: np.linalg.solve(DEFINITE, SQUARE), tolerance=1e-8)
 case("matrix_power", I[:, :3].copy(), {"n": 3}, lambda: np.linalg.matrix_power(I[:, :3], 3))
 case("matrix_power", I[:, :3].astype(np.int8), {"n": 0}, np.eye(3, dtype=np.int8))
 

@@ -91,6 +91,18 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
                 item.add_marker(pytest.mark.xfail(reason=NEEDS_64_BITS[item.name], strict=True))
 
 
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Refuse a run whose groups are lost: each process would import all frameworks and compile what the other compiles.
+
+    xdist writes the group behind the name of a test. pytest 9.2 makes that name from another attribute: nothing is written.
+    """
+    if getattr(session.config.option, "loadgroup", False):  # set by xdist in its processes
+        lost = [item.nodeid for item in session.items if item.get_closest_marker("xdist_group") and "@" not in item.nodeid]
+        if lost:
+            fix = "install pytest<9.2 or a later pytest-xdist"
+            raise pytest.UsageError(f"{len(lost)} tests have lost their group, such as {lost[0]}: {fix}")
+
+
 @pytest.fixture(scope="session")
 def backend(request: pytest.FixtureRequest) -> str:
     """The name of a backend: the test runs once on each."""

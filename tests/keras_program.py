@@ -631,13 +631,20 @@ def check_mistakes() -> None:
 
 def check_zoo() -> None:
     """A part of `make sweep-convert`."""
-    names = ["tied embedding", "shared and frozen", "buffers", "names with dots", "several inputs, one optional", "two dtypes"]
+    names = [
+        "tied embedding",
+        "shared and frozen",
+        "buffers",
+        "names that look alike",
+        "several inputs, one optional",
+        "two dtypes",
+    ]
     failures = [failure for _, failure in convert_sweep.run("keras", names, check=False) if failure]
     assert not failures, failures[0]
 
 
 def check_native_modules() -> None:
-    names = ["several inputs", "counter"]
+    names = ["several inputs", "inputs by name", "counter"]
     failures = [failure for _, failure in convert_sweep.train_native("keras", names) if failure]
     assert not failures, failures[0]
 

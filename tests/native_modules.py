@@ -470,17 +470,27 @@ def of_keras() -> dict[str, Made]:
             return self.line(x)
 
     class Several(tl.Module):
-        """A functional model with two inputs: the rows, and their halves."""
+        """A functional model with two inputs: the rows, and their halves; in a list, or by names."""
 
-        def __init__(self, native: tl.Module) -> None:
-            self.native = native
+        def __init__(self, native: tl.Module, named: bool) -> None:
+            self.native, self.named = native, named
 
         def forward(self, x: Any) -> Any:
-            return self.native([x, x[:, :2]])
+            return self.native({"a": x, "b": x[..., :2]} if self.named else [x, x[..., :2]])
 
-    def several() -> Any:
-        a, b = keras.Input((4,)), keras.Input((2,))
-        return keras.Model([a, b], layers.Add()([layers.Dense(4)(a), layers.Dense(4)(b)]))
+    def several(build: Any, x: Any = VECTOR, named: bool = False) -> Made:
+        def make() -> tl.Module:
+            a, b = keras.Input(x.shape[1:], name="a"), keras.Input((*x.shape[1:-1], 2), name="b")
+            return Several(tl.Module.from_keras_module(keras.Model({"a": a, "b": b} if named else [a, b], build(a, b))), named)
+
+        return make, x
+
+    def twins(a: Any, b: Any) -> Any:
+        line, narrow = layers.Dense(4), layers.Dense(2)
+        return layers.Subtract()([line(a), line(layers.Concatenate()([narrow(a), b]))])
+
+    def attended(a: Any, b: Any) -> Any:
+        return layers.MultiHeadAttention(2, 2)(a, b) + layers.LSTM(4, return_sequences=True)(b)
 
     def two_outputs(inputs: Any) -> Any:
         hidden = layers.Dense(4, activation="tanh")(inputs)
@@ -521,6 +531,7 @@ def of_keras() -> dict[str, Made]:
         "stacked cells": lambda: layers.RNN([layers.LSTMCell(5), layers.GRUCell(3)]),
         "over time": lambda: layers.TimeDistributed(layers.Dense(3)),
         "line convolution": lambda: layers.Conv1D(4, 3),
+        "masked recurrence": lambda: keras.Sequential([layers.Masking(), layers.GRU(5)]),
     }
     vectors = {
         "line": lambda: layers.Dense(4),
@@ -544,7 +555,13 @@ def of_keras() -> dict[str, Made]:
     found: dict[str, Made] = {}
     for table, x in ((images, IMAGE), (sequences, SEQUENCE), (vectors, VECTOR)):
         found |= {name: (make(build, x), x) for name, build in table.items()}
-    return found | {"several inputs": (lambda: Several(tl.Module.from_keras_module(several())), VECTOR)}
+    return found | {
+        "several inputs": several(lambda a, b: layers.Add()([layers.Dense(4)(a), layers.Dense(4)(b)])),
+        "inputs by name": several(lambda a, b: {"y": layers.Dense(3)(layers.Concatenate()([a, b]))}, named=True),
+        "twins": several(twins),
+        "two sequences": several(attended, SEQUENCE),
+        "two images, two outputs": several(lambda a, b: [layers.Conv2D(4, 3)(a), layers.Conv2D(3, 3)(b)], IMAGE),
+    }
 
 
 TABLES: dict[str, Callable[[], dict[str, Made]]] = {"torch": of_torch, "keras": of_keras, "haiku": of_haiku, "flax": of_flax}

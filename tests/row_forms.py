@@ -50,6 +50,49 @@ def every_form(
         in_containers(backend, ours, reference, arrays)
 
 
+# dtypes of two parameters, and that of what they give
+_PAIRS = [
+    ("float64", "float64", "float64"),
+    ("float32", "float64", "float64"),
+    ("float16", "float32", "float32"),
+    ("int64", "int64", "float32"),
+    ("int64", "float16", "float16"),
+    ("float16", "float16", "float16"),
+    ("bfloat16", "bfloat16", "bfloat16"),
+]
+
+
+def random_forms(backend: str, ours: Function, plain: Function, reference: Function) -> None:
+    """Assert that `ours(a, b, seed=3)` is `reference(u, a, b)`, where u are the numbers of `plain` for the seed, on NumPy."""
+    arrays = np.array([[0.0], [8.0]]), np.array([20.0, 22.0, 23.0])
+    for first, second, result in _PAIRS:
+        given = [a.astype(bfloat16 if name == "bfloat16" else name) for a, name in zip(arrays, (first, second))]
+        unit = tl.to_numpy(plain(shape=(2, 3), dtype=result, backend="numpy", seed=3)).astype(np.float64)
+        native = [make(backend, a) for a in given]
+        draw = compiled(backend, lambda *operands: ours(*operands, seed=3))
+        for found in (ours(*native, seed=3), ours(*map(tl.asarray, native), seed=3), draw(*native)):
+            assert tl.asarray(found).dtype.name == result
+            tolerance = HALVES[result][1] if result in HALVES else 1e-5 if result == "float32" else 1e-10
+            check(tl.astype(found, tl.float64), reference(unit, *arrays), tolerance=tolerance)
+    drawn = ours(tl.Container(x=make(backend, arrays[0]), y=make(backend, arrays[0])), make(backend, arrays[1]), seed=3)
+    parts = [tl.to_numpy(drawn[key]) for key in ("x", "y")]
+    assert [x.shape for x in parts] == [(2, 3), (2, 3)]
+    assert not np.array_equal(*parts), "each leaf of a Container draws other numbers"
+
+
+def module_forms(backend: str, module: Any, reference: Function, x: Any) -> None:
+    """Assert that a module with float64 parameters is `reference` for every dtype of its input, native, as Array and compiled."""
+    x = exact(x)
+    for dtype in (np.dtype("float64"), np.dtype("float32"), *(half for half, _ in HALVES.values())):
+        check(module(make(backend, x.astype(dtype))), reference(x), dtype=tl.float64, tolerance=1e-10)
+    found = module(tl.asarray(make(backend, x)))
+    assert type(found) is tl.Array
+    check(found, reference(x), tolerance=1e-10)
+    check(compiled(backend, lambda a: module(a))(make(backend, x)), reference(x), tolerance=1e-10)
+    whole = np.round(3 * x)
+    check(module(make(backend, whole.astype(np.int32))), reference(whole), dtype=tl.float64, tolerance=1e-10)
+
+
 def mixed_dtypes(backend: str, ours: Function, expected: Any, arrays: Any) -> None:
     """Each array in float64 beside others in float32 and float16, as a float64 image goes into a float32 layer."""
     for place in range(len(arrays)):

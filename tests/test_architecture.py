@@ -13,7 +13,8 @@ PACKAGE = Path(__file__).resolve().parent.parent / "trellis"
 # Each room may import those before it and itself. Files at the top of the package (the public names, the bound namespaces, the
 # command line) may import all of them.
 ROOMS = [
-    "core", "ops", "random", "transforms", "composites", "backends", "nn", "optim", "training", "convert", "trace", "matrix", "",
+    "core", "ops", "random", "transforms", "composites", "backends", "distributions", "metrics", "nn", "optim", "training",
+    "convert", "trace", "matrix", "",
 ]  # fmt: skip
 # Imports inside a function, each because the module is heavy and rarely needed. None of them closes a cycle.
 LAZY: set[str] = set()

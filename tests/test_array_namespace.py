@@ -33,10 +33,10 @@ def test_one_namespace_per_backend(backend: str) -> None:
 
 # Arguments of the functions that make arrays. The names are read from the signatures, so that a new function fails here by name.
 ARGUMENTS: dict[str, tuple[Any, ...]] = {
-    "arange": (3,), "asarray": ([1.0],), "bernoulli": (0.5,), "beta": (1.0, 2.0), "causal_mask": (2,), "choice": (3,),
-    "dirichlet": ([1.0, 2.0],), "empty": (2,), "exponential": (), "eye": (2,), "from_dlpack": (np.ones(2),), "full": (2, 1.0),
-    "gamma": (1.0, 2.0), "linspace": (0, 1, 3), "multinomial": (3, 2), "ones": (2,), "permutation": (3,), "poisson": (1.0,),
-    "randint": (0, 3), "random_normal": (), "random_uniform": (), "truncated_normal": (), "zeros": (2,),
+    "arange": (3,), "array": ([1.0],), "asarray": ([1.0],), "bernoulli": (0.5,), "beta": (1.0, 2.0), "causal_mask": (2,),
+    "choice": (3,), "dirichlet": ([1.0, 2.0],), "empty": (2,), "exponential": (), "eye": (2,), "from_dlpack": (np.ones(2),),
+    "full": (2, 1.0), "gamma": (1.0, 2.0), "linspace": (0, 1, 3), "multinomial": (3, 2), "ones": (2,), "permutation": (3,),
+    "poisson": (1.0,), "randint": (0, 3), "random_normal": (), "random_uniform": (), "truncated_normal": (), "zeros": (2,),
     "fftfreq": (4,), "rfftfreq": (4,),
 }  # fmt: skip
 

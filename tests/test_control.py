@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
+import itertools
 from typing import Any
 
 import numpy as np
@@ -163,6 +165,38 @@ def test_cond_closes_over_arrays(backend: str) -> None:
     check(compiled(backend, function)(make(backend, V)), 3 * V)
 
 
+SWITCHED = (np.sin, lambda z: 2 * z, np.cos, np.exp, lambda z: -z)
+
+
+def test_switch(backend: str) -> None:
+    branches = [tl.sin, lambda z: 2 * z, tl.cos, tl.exp, lambda z: -z]
+
+    def function(z: Any, i: Any) -> Any:
+        return tl.switch(i, branches[:3], z) + tl.switch(i, branches, z)
+
+    v, run = make(backend, V), compiled(backend, function)
+    gradient = compiled(backend, tl.grad(lambda z, i: tl.sum(tl.switch(i, branches, z))))
+    derivatives = (np.cos, lambda z: z * 0 + 2, lambda z: -np.sin(z), np.exp, lambda z: z * 0 - 1)
+    for i in (-7, 0, 1, 2, 3, 4, 9):
+        least, index = max(i, 0), make(backend, np.array(i))
+        expected = SWITCHED[min(least, 2)](V) + SWITCHED[min(least, 4)](V)
+        check(function(v, index), expected)
+        check(function(tl.asarray(v), i), expected)
+        check(run(v, index), expected)
+        check(gradient(v, index), derivatives[min(least, 4)](V))
+    chosen = tl.vmap(lambda z, i: tl.switch(i, branches, z))(make(backend, V), make(backend, np.array([0, 3, 4])))
+    check(chosen, np.array([np.sin(V[0]), np.exp(V[1]), -V[2]]))
+
+
+def test_switch_equals_that_of_jax() -> None:
+    import jax
+
+    branches = [lambda z: (z, 1.0), lambda z: (2 * z, 2.0), lambda z: (3 * z, 3.0)]
+    for i in (-1, 0, 1, 2, 3):
+        for x, y in zip(tl.switch(i, branches, jax.numpy.asarray(V)), jax.lax.switch(i, branches, V)):
+            check(x, y, dtype=np.asarray(x).dtype)
+
+
 def test_while_loop(backend: str) -> None:
     def function(z: Any) -> Any:
         return tl.while_loop(lambda c: c["i"] < 3, lambda c: {"i": c["i"] + 1, "z": c["z"] * c["z"]}, {"i": 0, "z": z})
@@ -319,6 +353,54 @@ def test_map(backend: str) -> None:
 
 
 # ruff: noqa: E501 - tables: one case a row
+# name -> an associative function of nests of [n, ...], and its operands
+ASSOCIATIVE = {
+    "sum": (lambda a, b: a + b, np.arange(1.0, 8.0)),
+    "products of matrices": (lambda a, b: a @ b, np.random.default_rng(0).normal(size=(6, 2, 2))),
+    "a linear recurrence": (
+        lambda a, b: {"a": a["a"] * b["a"], "b": b["a"] * a["b"] + b["b"]},
+        {"a": np.linspace(0.1, 0.9, 9), "b": np.linspace(-1.0, 1.0, 9)},
+    ),
+    "one": (lambda a, b: a + b, np.ones(1)),
+    "two": (lambda a, b: a * b, np.full((2, 3), 3.0)),
+    "none": (lambda a, b: a + b, np.ones((0, 2))),
+}
+
+
+@pytest.mark.parametrize("name", ASSOCIATIVE)
+def test_associative_scan_equals_that_of_jax(backend: str, name: str) -> None:
+    import jax
+
+    f, xs = ASSOCIATIVE[name]
+    for reverse, axis in itertools.product((False, True), (0, 1) if name == "two" else (0,)):
+        own = functools.partial(tl.associative_scan, f, reverse=reverse, axis=axis)
+        of_jax = functools.partial(jax.lax.associative_scan, f, reverse=reverse, axis=axis)
+        given = tl.tree.map(functools.partial(make, backend), xs)
+        for made in both(backend, own, given):
+            tl.tree.map(check, made, jax.tree.map(np.asarray, of_jax(xs)))
+        gradient = tl.grad(lambda z, own=own: sum(tl.sum(y * y) for y in tl.tree.leaves(own(z))))(given)
+        expected = jax.grad(lambda z, of_jax=of_jax: sum((y * y).sum() for y in jax.tree.leaves(of_jax(z))))(xs)
+        tl.tree.map(check, gradient, jax.tree.map(np.asarray, expected))
+
+
+def test_associative_scan_forms(backend: str) -> None:
+    x = make(backend, np.arange(1.0, 6.0))
+    wrapped = tl.associative_scan(tl.multiply, tl.asarray(x))
+    assert type(wrapped) is tl.Array
+    check(wrapped, np.cumprod(np.arange(1.0, 6.0)))
+    assert not isinstance(tl.associative_scan(tl.maximum, x), tl.Array)
+    check(tl.associative_scan(tl.add, make(backend, X), axis=-1), np.cumsum(X, -1))
+    check(tl.vmap(lambda row: tl.associative_scan(tl.add, row))(make(backend, X)), np.cumsum(X, 1))
+    graph = tl.trace(
+        lambda z, i: tl.switch(i, [tl.sin, tl.cos, tl.exp], tl.associative_scan(tl.add, z)), x, make(backend, np.array(0))
+    )
+    for i, function in enumerate((np.sin, np.cos, np.exp)):
+        check(
+            graph.eval(make(backend, V[::-1].copy().repeat(2)[:5]), make(backend, np.array(i))),
+            function(np.cumsum(V[::-1].repeat(2)[:5])),
+        )
+
+
 CARRY_ERRORS = [
     (TypeError, "scan: the carry at 'a' changed from float64 of shape .3,. to float32", lambda z: tl.scan(lambda c, e: ({"a": tl.astype(c["a"], tl.float32)}, e), {"a": z}, z)),
     (ValueError, "scan: the carry at '0' changed from float64 of shape .3,. to float64 of shape ..", lambda z: tl.scan(lambda c, e: ((tl.sum(c[0]),), e), (z,), z)),
@@ -340,6 +422,16 @@ CARRY_ERRORS = [
     (ValueError, "pred must be a scalar", lambda z: tl.cond(z > 0, lambda: z, lambda: z)),
     (TypeError, "pred must be a bool, got str", lambda z: tl.cond("yes", lambda: z, lambda: z)),
     (TypeError, "true_fun must be a function", lambda z: tl.cond(True, z, z)),
+    (TypeError, r"switch: branches\[1\] must be a function, got int", lambda z: tl.switch(0, [tl.sin, 2], z)),
+    (ValueError, "switch: branches is empty", lambda z: tl.switch(0, [], z)),
+    (TypeError, "switch: index must be an integer, got float64", lambda z: tl.switch(z[0], [tl.sin], z)),
+    (ValueError, "switch: index must be a scalar, got shape", lambda z: tl.switch(tl.astype(z, tl.int32), [tl.sin], z)),
+    (TypeError, "associative_scan: f must be a function", lambda z: tl.associative_scan(z, z)),
+    (TypeError, "associative_scan: the result of f changed from float64", lambda z: tl.associative_scan(lambda a, b: a > b, z)),
+    (ValueError, "associative_scan: the result of f changed from float64 of shape .1,. to", lambda z: tl.associative_scan(lambda a, b: tl.sum(a), z)),
+    (ValueError, "associative_scan: the structure of the result of f changed", lambda z: tl.associative_scan(lambda a, b: (a, b), z)),
+    (IndexError, "associative_scan: axis=1 is out of", lambda z: tl.associative_scan(tl.add, z, axis=1)),
+    (ValueError, "the axes 1 of xs have different lengths: 3 at '0', 2 at '1'", lambda z: tl.associative_scan(lambda a, b: a, (tl.stack([z]), tl.stack([z])[:, :2]), axis=1)),
     (TypeError, "lower must be an integer", lambda z: tl.fori_loop(0.5, 2, lambda i, c: c, z)),
     (TypeError, "upper must be an integer, got float64", lambda z: tl.fori_loop(0, z[0], lambda i, c: c, z)),
 ]  # fmt: skip

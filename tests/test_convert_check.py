@@ -84,6 +84,22 @@ def test_constant_inputs_of_native_modules() -> None:
     tl.Module.from_torch_module(native, instance_args=(torch.ones(5, 4),))
 
 
+class Sample(tl.Module):
+    """Draws in evaluation too, as the samples of a variational model."""
+
+    def __init__(self) -> None:
+        self.line = tl.Linear(4, 3)
+
+    def forward(self, x: Any) -> Any:
+        y = self.line(x)
+        return y + tl.random_normal(shape=y.shape, seed=self.next_seed(), dtype=y.dtype, backend=y.backend)
+
+
+@pytest.mark.parametrize("convert", TO)
+def test_a_model_that_always_draws(convert: str) -> None:
+    getattr(Sample(), convert)()
+
+
 def test_a_wrong_model_that_draws_is_found_in_evaluation() -> None:
     model = tl.Sequential(tl.Linear(3, 3, seed=0), tl.Dropout(0.5), Otherwise(lambda y: y, lambda y: y + 0.1))
     with pytest.raises(ConversionError, match=r"in evaluation: the outputs differ by 0\.1; .* is 'v2', call 0, by 0\.1"):

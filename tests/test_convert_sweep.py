@@ -13,7 +13,7 @@ import zoo
 # Structures rather than layers: one of each kind of trouble.
 MODELS = (
     "layers in nests, frozen in part", "tied and frozen by the second", "tied embedding", "shared and frozen", "buffers",
-    "names with dots", "names that others use", "several inputs, one optional", "keywords", "several outputs", "two dtypes",
+    "names that look alike", "names that others use", "several inputs, one optional", "keywords", "several outputs", "two dtypes",
     "mlp in bfloat16",
 )  # fmt: skip
 NATIVE = {

@@ -315,6 +315,27 @@ def _placed(name: str) -> tuple[torch.nn.Module, Any]:
     return zoo.make(name, "torch").to_torch_module(check=False).eval(), outside(zoo.placed(name, "torch"))
 
 
+def test_a_part_that_is_not_built() -> None:
+    model = zoo.Noise()
+    model.line = tl.Linear(4, 4, build_mode="on_call")
+    with pytest.raises(RuntimeError, match=r"to_torch_module: Linear is not built; call it once, or model\.build\(\)"):
+        model.to_torch_module()
+
+
+def test_sync_batch_norm_is_refused() -> None:
+    native, x = zoo.make("mlp", "torch").to_torch_module(), torch.randn(4, 4)
+    with pytest.raises(TypeError, match="a converted BatchNorm1D cannot become a SyncBatchNorm; leave it, or put one there that"):
+        torch.nn.SyncBatchNorm.convert_sync_batchnorm(native)
+    native(x)
+
+
+def test_keys_that_torch_writes_alike() -> None:
+    """torch joins names by dots, so a dot in a key becomes another sign; both keys keep their arrays."""
+    native = zoo.make("names that look alike", "torch").to_torch_module()
+    keys = [key.split(".")[1] for key in native.state_dict() if key.startswith("layers.") and key.endswith(".w")]
+    assert keys == ["a·b", "a·b·", "a_b", "a b", "a··b"]
+
+
 @pytest.mark.parametrize("name", ["tied", "tied embedding", "tied in nests", "shared", "a child with its parent"])
 def test_shared_weights_stand_at_every_place(name: str) -> None:
     native, inputs = _placed(name)

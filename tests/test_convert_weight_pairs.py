@@ -75,6 +75,16 @@ PAIRS: dict[str, Pair] = {
     "blocks under another name": Pair(dict(_BLOCKS), RIGHT, tuple(sorted(path for _, path in _BLOCKS))),
     "other names and other shapes": Pair({"x": "b", "y": "a"}, RIGHT, ("a", "b"), {"a": 4, "b": 5}),
     "one layer": Pair({"x": "a"}, RIGHT),
+    "a layer more, of the name of another": Pair({"net/a": "net/a", "net/c": "net/c"}, REFUSED, ("a", "net/a", "net/c")),
+    "a part in a part of its name": Pair({"net/a": "a", "net/net/a": "net/a"}, REFUSED, ("a", "net/a")),
+    "half of a prefix": Pair({"module/a": "a", "b": "b"}, REFUSED),
+    "directions that are none": Pair({"b_backward": "b", "a": "a_reverse"}, REFUSED, ("a_reverse", "b")),
+    "letters": Pair({"layer_b": "parts/v1", "layer_a": "parts/v0"}, REFUSED, ("parts/v0", "parts/v1")),
+    "numbers inside of names": Pair({"net_v10/fc": "parts/v1", "net_v2/fc": "parts/v0"}, RIGHT, ("parts/v0", "parts/v1")),
+    "one leaf in two parts": Pair({"x/fc": "b/fc", "y/fc": "a/fc"}, REFUSED, ("a/fc", "b/fc")),
+    "two leaves in two parts": Pair({"x/fc": "b/fc", "y/out": "a/out"}, RIGHT, ("a/out", "b/fc")),
+    "the numbers of a list, from one": Pair({"a/1": "a/v0", "a/2": "a/v1"}, REFUSED),
+    "a list that lacks its second": Pair({"l0": "l0", "l2": "l2"}, REFUSED, ("l0", "l1", "l2")),
     "the head is named first": Pair(
         {"head": "third", "l1": "first", "l2": "second"}, REFUSED, ("first", "second", "third")
     ),
@@ -196,6 +206,21 @@ def test_one_array_for_two_layers() -> None:
     check_pair(tied, source, expected | {"b/w": expected["a/w"]}, RIGHT)
 
 
+def test_arrays_of_one_name() -> None:
+    w, b = np.ones((3, 3), np.float32), np.zeros(3, np.float32)
+    model = tl.Sequential(tl.Linear(3, 3))
+    for source in (
+        {0: {"kernel": w, "bias": b}, "0": {"kernel": 2 * w, "bias": b}},
+        ({"a.weight": w}, {"a.weight": 2 * w}),
+        {"a": {"kernel": w}, "a/kernel": 2 * w},
+    ):
+        with pytest.raises(ValueError, match=r"load_weights: two arrays of source_state are named '.*'; put them under names"):
+            load_weights(model, source)
+    for wrong in (np.array([["a"] * 3] * 3), np.array([[None] * 3] * 3)):
+        with pytest.raises(TypeError, match=r"load_weights: 'weight' is a ndarray; expected an array"):
+            load_weights(model, {"weight": wrong, "bias": b})
+
+
 # ---- native modules, whose framework is known ----------------------------------------------------------------------------------
 SEQUENCE = np.random.default_rng(1).normal(size=(2, 5, 3)).astype(np.float32)
 IMAGE = np.random.default_rng(2).normal(size=(2, 6, 6, 3)).astype(np.float32)
@@ -271,5 +296,9 @@ def test_bare_layers_of_keras() -> None:
         native = keras.layers.Bidirectional(getattr(keras.layers, name)(3, return_sequences=True))
         model = getattr(tl, name)(3, 3, bidirectional=True)
         check_native(native, model, lambda model=model: model(SEQUENCE)[0], native(SEQUENCE), "keras")
+    native = keras.layers.MultiHeadAttention(1, 4)
+    native(IMAGE[:, 0, :, :1].repeat(4, -1), IMAGE[:, 0, :, :1].repeat(4, -1))
+    with pytest.raises(ValueError, match="it has 1 heads, and the layer 4"):
+        load_weights(tl.MultiHeadAttention(4, 4), native)
     square, other = Square(), Square()
     check_native(square.to_keras_module(), other, lambda: other(SEQUENCE), to_numpy(square(SEQUENCE)), "trellis")

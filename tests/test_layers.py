@@ -145,6 +145,20 @@ def test_statistics_follow_the_batches(backend: str, momentum: float | None) -> 
     np.testing.assert_allclose(tl.to_numpy(layer.running_mean), mean, rtol=1e-12)
 
 
+def test_statistics_in_a_longer_dtype(backend: str) -> None:
+    """In mixed precision parameters and inputs are short, and statistics stay long: the result is short, as in torch."""
+    layer = tl.BatchNorm1D(3, backend=backend)
+    short = {name: tl.astype(x, tl.bfloat16) for name, x in layer.v.items()}
+    x = tl.asarray(np.random.default_rng(0).normal(size=(8, 3)), dtype=tl.bfloat16, backend=backend)
+    for training in (True, False):
+        y, buffers = tl.functional_call(layer.train(training), short, layer.buffers, x)
+        assert y.dtype == tl.bfloat16
+        assert buffers["running_mean"].dtype == tl.float32
+        wide, _ = tl.functional_call(layer, None, layer.buffers, tl.astype(x, tl.float32))
+        np.testing.assert_allclose(to_numpy(tl.astype(y, tl.float32)), to_numpy(wide), atol=2e-2)
+    assert layer(tl.astype(x, tl.float32)).dtype == layer(tl.astype(x, tl.float16)).dtype == tl.float32
+
+
 def test_layers_without_a_twin(backend: str) -> None:
     x = make(backend, np.float32(SEQUENCE))
     check(tl.GlobalAvgPool()(x), np.float32(SEQUENCE.mean(1)), tolerance=1e-5)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import copy
+import operator
 import pickle
 import threading
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -82,8 +84,6 @@ def test_what_is_found_and_what_is_not() -> None:
 def test_the_v_of_a_module_is_a_snapshot_and_assignment_checks() -> None:
     net = Net()
     before = net.v
-    net.v["hidden/w"] = tl.zeros((4, 3))
-    assert net.v.all_equal(before)
     new = before.map(lambda p: p + 1)
     net.v = new
     assert net.v.all_equal(new)
@@ -730,3 +730,60 @@ def test_the_order_of_calls_keeps_the_layers_above_those_tracked() -> None:
     assert list(model.submod_call_order) == ["v0_0"]
     assert list(model.submod_call_order["v0_0"]) == ["v0/v1_0"]
     np.testing.assert_array_equal(model.submod_call_order["v0_0"]["v0/v1_0"], model.submod_rets["v0/v1"][0])
+
+
+def test_a_write_into_v_raises_and_changes_nothing(backend: str) -> None:
+    """`v` is made anew each time, so the write would be lost."""
+    model = tl.Sequential(tl.Linear(2, 3, backend=backend), tl.BatchNorm1D(3, backend=backend))
+    before, new = model.v.copy(), tl.ones(3, backend=backend)
+    writes: list[Callable[[], Any]] = [
+        lambda: operator.setitem(model.v, "v0/b", new), lambda: setattr(model.v.v0, "b", new), lambda: model.v.v0.pop("b"),
+        lambda: model.v.update({"v0/b": new}), lambda: operator.delitem(model.v, "v0"),
+        lambda: setattr(model.buffers.v1, "mean", new),
+    ]  # fmt: skip
+    for write in writes:
+        with pytest.raises(TypeError, match=r"made anew each time, so a write of .* would be lost; write model\.v = model"):
+            write()
+    assert model.v.all_equal(before)
+    model.v = model.v.set("v0/b", new)
+    assert tl.array_equal(model.v.v0.b, new)
+    changed = model.v.copy()
+    changed.v0.b = new * 2
+    state = model.state()
+    state.v.v0.b = new * 3  # a state is the caller's own
+    model.set_state(state)
+    assert tl.array_equal(model[0].b, new * 3)
+    assert tl.array_equal(changed.v0.b, new * 2)
+
+
+def test_an_array_that_is_no_state_is_told(backend: str) -> None:
+    class Net(tl.Module):
+        def __init__(self, native: Any) -> None:
+            self.mean = native
+            self.rate = np.float32(0.5)
+            self.register_buffer("kept", native)
+            self.trained = tl.asarray(native, copy=True)
+
+    native = tl.to_native(tl.ones(3, backend=backend))
+    text = r"Net\.mean is a .*neither trained nor saved.*tl\.asarray\(mean\) to train it.*self\.register_buffer\('mean', mean\)"
+    with pytest.warns(UserWarning, match=text) as caught:
+        net = Net(native)
+    assert [warning.filename for warning in caught] == [__file__]
+    assert (list(net.v), list(net.buffers)) == (["trained"], ["kept"])
+    net.later = native  # after the Module is built every array is just kept
+
+
+def test_data_that_became_a_parameter_is_told(backend: str) -> None:
+    class Process(tl.Module):
+        def __init__(self, points: Any, start: Any, kept: Any) -> None:
+            self.points = tl.asarray(points)
+            self.start = tl.asarray(start, copy=True)
+            self.register_buffer("kept", kept)
+            self.scale = tl.ones(2)
+
+    points, start, kept = (tl.full(3, i, dtype=tl.float32, backend=backend) for i in range(3))
+    text = r"Process\.points was given to the constructor and is a parameter now.*self\.register_buffer\('points', points\)"
+    for given in (points, tl.to_native(points)):
+        with pytest.warns(UserWarning, match=text) as caught:
+            Process(given, start, kept=kept)
+        assert [warning.filename for warning in caught] == [__file__]

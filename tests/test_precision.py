@@ -3,6 +3,8 @@
 Points are drawn over the whole domain: decades from the smallest to the largest normal number, the neighbourhood of 0, 1 and of
 each function's zeros and poles. A result may be off by `LIMIT` ulps of its dtype. Kernels of a framework that need more are in
 `WIDER`. Near a zero of the function that is not at 0, a kernel in `SCALES` counts in ulps of the number that stands there.
+
+Sums, norms and normalizations of many numbers are held to float64 in the same way.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ import ml_dtypes
 import mpmath
 import numpy as np
 import pytest
+import scipy.special
 from helpers import make, to_numpy
 
 import trellis as tl
@@ -216,3 +219,68 @@ def test_precision(backend: str, name: str, dtype: str) -> None:
     assert off[worst] <= limit, (
         f"{name}({xs[worst]!r}) = {found[worst]!r}, exactly {mpmath.nstr(exact[worst], 12)}: {off[worst]:.3g} ulps"
     )
+
+
+# ---- of many numbers -----------------------------------------------------------------------------------------------------------
+Wide = np.ndarray[Any, np.dtype[np.float64]]
+_ROWS, _COUNT = 3, 4096
+_MANY = np.random.default_rng(11).normal(1.0, 0.5, size=(_ROWS, _COUNT))
+
+
+def _normalized(x: Wide) -> Wide:
+    return (x - x.mean(-1, keepdims=True)) / np.sqrt(x.var(-1, keepdims=True) + 1e-5)
+
+
+# name -> (ours, in float64 by NumPy and SciPy); each reduces or normalizes the last axis
+OF_MANY: dict[str, tuple[Callable[[Any], Any], Callable[[Any], Any]]] = {
+    "sum": (lambda x: tl.sum(x, axis=-1), lambda x: x.sum(-1)),
+    "mean": (lambda x: tl.mean(x, axis=-1), lambda x: x.mean(-1)),
+    "var": (lambda x: tl.var(x, axis=-1), lambda x: x.var(-1)),
+    "std": (lambda x: tl.std(x, axis=-1), lambda x: x.std(-1)),
+    "vector_norm": (lambda x: tl.linalg.vector_norm(x, axis=-1), lambda x: np.linalg.norm(x, axis=-1)),
+    "vector_norm_3": (lambda x: tl.linalg.vector_norm(x, axis=-1, ord=3), lambda x: np.linalg.norm(x, 3, axis=-1)),
+    "logsumexp": (lambda x: tl.logsumexp(x, axis=-1), lambda x: scipy.special.logsumexp(x, axis=-1)),
+    "softmax": (lambda x: tl.softmax(x, axis=-1), lambda x: scipy.special.softmax(x, axis=-1)),
+    "log_softmax": (lambda x: tl.log_softmax(x, axis=-1), lambda x: scipy.special.log_softmax(x, axis=-1)),
+    "cumulative_sum": (lambda x: tl.cumulative_sum(x, axis=-1), lambda x: x.cumsum(-1)),
+    "layer_norm": (lambda x: tl.layer_norm(x, eps=1e-5), _normalized),
+    "rms_norm": (lambda x: tl.rms_norm(x, eps=1e-5), lambda x: x / np.sqrt((x * x).mean(-1, keepdims=True) + 1e-5)),
+    "instance_norm": (
+        lambda x: tl.instance_norm(x[:, :, None], eps=1e-5)[:, :, 0],
+        lambda x: _normalized(x),
+    ),
+    "group_norm": (
+        lambda x: tl.group_norm(x[:, :, None], 1, eps=1e-5, data_format="channel_last")[:, :, 0],
+        lambda x: _normalized(x),
+    ),
+    "matmul": (lambda x: x @ tl.matrix_transpose(x), lambda x: x @ x.T),
+    "mse_loss": (lambda x: tl.mse_loss(x, x[:, ::-1]), lambda x: np.square(x - x[:, ::-1]).mean()),
+}
+OF_MANY_LIMIT = {"float64": 64.0, "float32": 32.0, "float16": 1.5, "bfloat16": 1.5}
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("name", OF_MANY)
+def test_precision_of_many(backend: str, name: str, dtype: str) -> None:
+    """In ulps of the larger of the result and 1: half precision is rounded once, from float32."""
+    ours, exact = OF_MANY[name]
+    given = _MANY.astype(DTYPES[dtype])
+    expected = exact(given.astype(np.float64))
+    found = to_numpy(ours(tl.asarray(make(backend, given)))).astype(np.float64)
+    unit = 2.0 ** np.floor(np.log2(np.maximum(np.abs(expected), 1.0))) * float(ml_dtypes.finfo(DTYPES[dtype]).eps)
+    worst = float((np.abs(found - expected) / unit).max())
+    assert worst <= OF_MANY_LIMIT[dtype], f"{name} in {dtype} is {worst:.3g} ulps off"
+
+
+def test_precision_of_ten_million(backend: str) -> None:
+    x = np.random.default_rng(5).normal(size=10_000_000).astype(np.float32)
+    given, wide = tl.asarray(make(backend, x)), x.astype(np.float64)
+    expected = {"vector_norm": np.linalg.norm(wide), "sum": np.abs(wide).sum(), "mean": np.abs(wide).mean(), "var": wide.var()}
+    found = {
+        "vector_norm": tl.linalg.vector_norm(given),
+        "sum": tl.sum(abs(given)),
+        "mean": tl.mean(abs(given)),
+        "var": tl.var(given),
+    }
+    off = {name: abs(float(found[name]) / value - 1) / 2.0**-24 for name, value in expected.items()}
+    assert max(off.values()) <= 64, f"ulps: {off}"

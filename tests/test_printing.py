@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import numpy as np
@@ -99,3 +100,41 @@ def test_a_long_last_line_is_broken():
     shown = repr(tl.asarray(np.arange(14)))
     assert shown.splitlines() == ["Array([ 0,  1,  2,  3,  4,  5,  6,  7,  8,  9, 10, 11, 12, 13],",
                                   "      dtype=int64, backend='numpy', device='cpu')"]  # fmt: skip
+
+
+def test_notebooks_show_tables_and_outlines(backend: str) -> None:
+    x = tl.reshape(tl.arange(40, backend=backend), (20, 2)) * 0.5
+    html = x._repr_html_()
+    assert html.startswith(f"<table><caption>Array (20, 2), float32, {backend}, ")
+    rows = re.findall("<tr>(.*?)</tr>", html)
+    assert len(rows) == 11
+    assert rows[0] == "<td>0</td><td>0.5</td>"
+    assert rows[5] == "<td>…</td><td>…</td>"
+    assert rows[-1] == "<td>19</td><td>19.5</td>"
+    assert re.findall("<td>(.*?)</td>", tl.arange(30, backend=backend)._repr_html_()) == [*"01234", "…", *map(str, range(25, 30))]
+    assert tl.ones((2, 2, 2), backend=backend)._repr_html_() == f"<pre>{tl.ones((2, 2, 2), backend=backend)!r}</pre>"
+    assert "<td>True</td>" in tl.asarray([True], backend=backend)._repr_html_()
+    container = tl.Container(a={"b": x}, c="<b>")
+    inside = f"<li><details open><summary>a:</summary><ul><li>b: float32 (20, 2) {backend} Array</li></ul></details></li>"
+    assert container._repr_html_() == f"<details open><summary>Container</summary><ul>{inside}<li>c: '&lt;b>'</li></ul></details>"
+    model = tl.Sequential(tl.Linear(2, 3, backend=backend), tl.ReLU())
+    assert model._repr_html_().startswith("<details open><summary>Sequential(), 9 parameters</summary><ul><li><details open>")
+    assert model._repr_html_().count("<li>") == len(repr(model).splitlines()) - 1
+    history = tl.History([{"epoch": 1, "loss": 0.25}, {"epoch": 2}], [0.25])
+    cells = "<tr><th>epoch</th><th>loss</th></tr><tr><td>1</td><td>0.25</td></tr><tr><td>2</td><td></td></tr>"
+    assert history._repr_html_() == f"<table><caption>{history!r}</caption>{cells}</table>"
+
+
+def test_numbers_format_round_and_divide(backend: str) -> None:
+    x = tl.asarray([-7.26, 7.54], backend=backend)
+    assert f"{x[1]:.1f} {tl.asarray(3, backend=backend):03d}" == "7.5 003"
+    assert isinstance(round(x), tl.Array)
+    np.testing.assert_array_equal(round(x).numpy(), [-7.0, 8.0])
+    np.testing.assert_allclose(round(x, 1).numpy(), [-7.3, 7.5], rtol=1e-6)
+    n = tl.asarray([-17, 25], backend=backend)
+    assert round(n, 2).dtype is n.dtype
+    np.testing.assert_array_equal(round(n, -1).numpy(), [-20, 20])
+    for made, expected in ((divmod(n, 4), divmod(np.array([-17, 25]), 4)), (divmod(100, n), divmod(100, np.array([-17, 25])))):
+        np.testing.assert_array_equal([part.numpy() for part in made], expected)
+    assert type(x.numpy()) is np.ndarray
+    assert x.tolist() == x.numpy().tolist()

@@ -150,7 +150,7 @@ def test_the_generator_is_jax_random() -> None:
     # Keys of a split have a counter word of their own: JAX's split and fold_in give equal keys.
     counters = np.array([keys.SPLIT] * 3 + [0, 1, 2], np.uint32)
     split = jax.extend.random.threefry_2x32(np.array([0, 5], np.uint32), counters).reshape(2, 3).T
-    np.testing.assert_array_equal(tl.split(tl.Key(5), 3).leaf(), split)
+    np.testing.assert_array_equal(tl.split_key(tl.Key(5), 3).leaf(), split)
     np.testing.assert_array_equal(tl.fold_in(5, 9).leaf(), jax.random.key_data(jax.random.fold_in(jax.random.key(5), 9)))
 
 
@@ -287,9 +287,9 @@ def test_normals_are_differentiable(backend: str) -> None:
 def test_split_and_fold_in_are_independent(backend: str) -> None:
     words = make(backend, np.array([0, 42], np.uint32))
     for key in (tl.Key(42), tl.Key(words)):
-        children = tl.split(key, 4)
+        children = tl.split_key(key, 4)
         assert (children.shape, len(list(children))) == ((4,), 4)
-        np.testing.assert_array_equal(to_numpy(children.leaf()), tl.split(tl.Key(42), 4).leaf())
+        np.testing.assert_array_equal(to_numpy(children.leaf()), tl.split_key(tl.Key(42), 4).leaf())
         np.testing.assert_array_equal(to_numpy(tl.fold_in(key, 7).leaf()), tl.fold_in(tl.Key(42), 7).leaf())
         seven = make(backend, np.array(7))
         np.testing.assert_array_equal(to_numpy(tl.fold_in(key, seven).leaf()), tl.fold_in(tl.Key(42), 7).leaf())
@@ -297,11 +297,11 @@ def test_split_and_fold_in_are_independent(backend: str) -> None:
         np.testing.assert_array_equal(to_numpy(tl.fold_in(key, minus).leaf()), tl.fold_in(tl.Key(42), -7).leaf())
     streams = [
         to_numpy(tl.random_normal(shape=20_000, backend=backend, seed=k))
-        for k in (tl.Key(42), *tl.split(tl.Key(42), 3), tl.fold_in(42, 9))
+        for k in (tl.Key(42), *tl.split_key(tl.Key(42), 3), tl.fold_in(42, 9))
     ]
     assert np.abs(np.corrcoef(streams) - np.eye(5)).max() < 0.03
-    assert len(tl.split(1, 100)) == 100
-    np.testing.assert_array_equal(tl.split(1, 100)[3].leaf(), tl.split(1, 4)[3].leaf())
+    assert len(tl.split_key(1, 100)) == 100
+    np.testing.assert_array_equal(tl.split_key(1, 100)[3].leaf(), tl.split_key(1, 4)[3].leaf())
 
 
 def test_a_key_on_a_framework_decides_the_backend(backend: str) -> None:
@@ -317,25 +317,27 @@ def test_a_key_is_an_argument_of_jit() -> None:
 
     @jax.jit
     def draw(key: tl.Key) -> Any:
-        first, second = tl.split(key)
+        first, second = tl.split_key(key)
         return tl.random_normal(shape=4, seed=first), tl.gamma(2.0, shape=4, seed=tl.fold_in(second, 3))
 
     for seed in (0, 1):
-        first, second = tl.split(tl.Key(seed))
+        first, second = tl.split_key(tl.Key(seed))
         normal, gamma = draw(tl.Key(seed))
         assert normal.backend == "jax"
         np.testing.assert_allclose(to_numpy(normal), to_numpy(tl.random_normal(shape=4, seed=first)), rtol=1e-6)
         np.testing.assert_allclose(to_numpy(gamma), to_numpy(tl.gamma(2.0, shape=4, seed=tl.fold_in(second, 3))), rtol=1e-5)
     assert draw._cache_size() == 1
-    rows = jax.vmap(lambda key: tl.random_uniform(shape=3, seed=key).native)(tl.split(tl.Key(0), 5))
-    np.testing.assert_array_equal(rows, np.stack([to_numpy(tl.random_uniform(shape=3, seed=k)) for k in tl.split(tl.Key(0), 5)]))
+    rows = jax.vmap(lambda key: tl.random_uniform(shape=3, seed=key).native)(tl.split_key(tl.Key(0), 5))
+    np.testing.assert_array_equal(
+        rows, np.stack([to_numpy(tl.random_uniform(shape=3, seed=k)) for k in tl.split_key(tl.Key(0), 5)])
+    )
 
 
 def test_a_key_is_an_argument_of_torch_compile() -> None:
     torch = pytest.importorskip("torch")
     load("torch")
-    draw = compiled("torch", lambda words: tl.random_uniform(shape=4, seed=tl.split(tl.Key(words))[0]).native)
-    expected = to_numpy(tl.random_uniform(shape=4, seed=tl.split(tl.Key(3))[0]))
+    draw = compiled("torch", lambda words: tl.random_uniform(shape=4, seed=tl.split_key(tl.Key(words))[0]).native)
+    expected = to_numpy(tl.random_uniform(shape=4, seed=tl.split_key(tl.Key(3))[0]))
     np.testing.assert_array_equal(draw(torch.tensor([0, 3], dtype=torch.uint32)), expected)
     leaves, structure = torch.utils._pytree.tree_flatten({"key": tl.Key(3)})
     assert isinstance(torch.utils._pytree.tree_unflatten(leaves, structure)["key"], tl.Key)
@@ -495,7 +497,7 @@ BAD: list[tuple[type[Exception], str, Callable[[str], Any]]] = [
     (TypeError, "seed must be an integer or a tl.Key, got True", lambda b: tl.permutation(3, seed=True, backend=b)),
     (TypeError, "seed: seed must be an integer or a tl.Key, got 'a'", lambda b: tl.seed("a")),
     (ValueError, "does not fit in 64 bits", lambda b: tl.random_normal(shape=2, seed=2**64, backend=b)),
-    (ValueError, "seed holds 2 keys; take one", lambda b: tl.random_normal(shape=2, seed=tl.split(0), backend=b)),
+    (ValueError, "seed holds 2 keys; take one", lambda b: tl.random_normal(shape=2, seed=tl.split_key(0), backend=b)),
     (ValueError, "randint: low=3, high=3; low must be below high", lambda b: tl.randint(3, 3, backend=b)),
     (TypeError, "randint: low must be an integer, got 0.5", lambda b: tl.randint(0.5, 3, backend=b)),
     (OverflowError, r"do not fit in int8 \(-128 to 127\)", lambda b: tl.randint(0, 129, dtype=tl.int8, backend=b)),
@@ -526,11 +528,20 @@ BAD: list[tuple[type[Exception], str, Callable[[str], Any]]] = [
         "batch_size=3, but probs has shape",
         lambda b: tl.multinomial(2, 2, batch_size=3, probs=[[0.5, 0.5]] * 2, backend=b),
     ),
-    (ValueError, "split: n=0 is too small; it must be 1 or more", lambda b: tl.split(0, 0)),
+    (ValueError, "split_key: n=0 is too small; it must be 1 or more", lambda b: tl.split_key(0, 0)),
     (TypeError, "fold_in: data must be an integer, got 0.5", lambda b: tl.fold_in(0, 0.5)),
     (ValueError, "negative size", lambda b: tl.random_normal(shape=-1, backend=b)),
     (ValueError, "backend='jax', but the arrays are of numpy", lambda b: tl.random_normal(mean=np.zeros(2), backend="jax")),
 ]
+
+
+@pytest.mark.parametrize("key", [tl.Key(3), 3], ids=["key", "int"])
+def test_split_still_takes_keys_and_warns(key: Any) -> None:
+    with pytest.warns(DeprecationWarning, match=r"write tl\.split_key\(key, n\)") as caught:
+        pairs = [(tl.split(key), tl.split_key(key)), (tl.split(key, 5), tl.split_key(key, 5))]
+    assert [warning.filename for warning in caught] == [__file__] * 2
+    for old, new in pairs:
+        np.testing.assert_array_equal(old.leaf(), new.leaf())
 
 
 @pytest.mark.parametrize("row", BAD, ids=lambda row: row[1][:40])
@@ -571,7 +582,7 @@ def test_bound_namespaces_draw_native_arrays(backend: str) -> None:
 
 def test_the_keys_of_a_split_are_no_folded_keys(backend: str) -> None:
     for key in (tl.Key(7), tl.Key(make(backend, np.array([3, 9], "uint32")))):
-        words = {tuple(np.asarray(tl.to_numpy(k.leaf())).tolist()) for k in tl.split(key, 70)}
+        words = {tuple(np.asarray(tl.to_numpy(k.leaf())).tolist()) for k in tl.split_key(key, 70)}
         folded = {tuple(np.asarray(tl.to_numpy(tl.fold_in(key, i).leaf())).tolist()) for i in range(70)}
         assert len(words) == len(folded) == 70
         assert not words & folded

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
-from helpers import check, make, to_numpy
+from helpers import check, compiled, make, to_numpy
 
 import trellis as tl
 
@@ -46,3 +48,46 @@ def test_gradient_of_gather_at_one_point(backend: str, indices: list[int]) -> No
     expected = np.zeros((3, 4))
     expected[tuple(indices)] = 2 * x[tuple(indices)]
     check(tl.grad(lambda a: tl.sum(tl.gather(a, make(backend, at)) ** 2))(make(backend, x)), expected)
+
+
+_LARGE = _rng.normal(size=(1, 2, 1, 1, 2, 1, 1, 2, 1, 2)).astype(np.float32)  # 10 axes
+_ACROSS = _rng.normal(size=(2, 1, 1, 1, 2, 1, 1, 1, 2)).astype(np.float32)
+_MANY_AXES: dict[str, Callable[[Any, Any], Any]] = {
+    "argmax": lambda x, y: tl.argmax(x, axis=4),
+    "elu": lambda x, y: tl.elu(x),
+    "fft": lambda x, y: tl.real(tl.fft.fft(x, n=3, axis=4)),
+    "logaddexp": lambda x, y: tl.logaddexp(x, y),
+    "mish": lambda x, y: tl.mish(x),
+    "nextafter": lambda x, y: tl.nextafter(x, y),
+    "prod": lambda x, y: tl.prod(x, axis=(1, 4)),
+    "relu6": lambda x, y: tl.relu6(x),
+    "sort": lambda x, y: tl.sort(x, axis=4),
+    "where": lambda x, y: tl.where(x > 0, x, y),
+    "xlogy": lambda x, y: tl.xlogy(y, x * x + 1.0),
+}
+
+
+@pytest.mark.parametrize("name", _MANY_AXES)
+def test_ten_axes(backend: str, name: str) -> None:
+    """Eager, compiled, under vmap and differentiated, against the same on NumPy."""
+    function, pair = _MANY_AXES[name], (make(backend, _LARGE), make(backend, _ACROSS))
+    expected = np.asarray(function(_LARGE, _ACROSS))
+    check(function(*pair), expected)
+    check(compiled(backend, function)(*pair), expected)
+    check(tl.vmap(lambda x: function(x, pair[1]))(tl.stack([pair[0]] * 2)), np.stack([expected] * 2))
+    if expected.dtype.kind == "f":
+        gradient = tl.grad(lambda x, y: tl.sum(tl.square(function(x, y))))
+        check(gradient(*pair), gradient(_LARGE, _ACROSS))
+
+
+def test_nonzero_of_ten_axes(backend: str) -> None:
+    for found, expected in zip(tl.nonzero(make(backend, np.maximum(_LARGE, 0))), np.nonzero(np.maximum(_LARGE, 0))):
+        check(found, expected)
+
+
+def test_vmap_logs_nothing(backend: str, caplog: pytest.LogCaptureFixture) -> None:
+    """TensorFlow cannot batch these ops: they run one by one, and it logs no lines about it."""
+    x, ids = make(backend, np.arange(6.0).reshape(2, 3)), make(backend, np.array([[0, 1, 1], [1, 1, 0]]))
+    with caplog.at_level("DEBUG", logger="tensorflow"):
+        check(tl.vmap(lambda a, i: tl.segment_max(a, i, num_segments=2))(x, ids), np.array([[0.0, 2.0], [5.0, 4.0]]))
+    assert not [r for r in caplog.records if r.name == "tensorflow"], caplog.text

@@ -479,7 +479,7 @@ MISTAKES: list[tuple[dict[str, Any], type[Exception], str]] = [
     ({"optimizer": "adam"}, TypeError, "optimizer is a str; expected one such as"),
     ({"epochs": -1}, ValueError, "epochs=-1 must be a whole number, 0 or more"),
     ({"epochs": 2.5}, ValueError, "epochs=2.5 must be a whole number"),
-    ({"metrics": "precision"}, ValueError, "the metric 'precision' is unknown; give 'accuracy'"),
+    ({"metrics": "sharpness"}, ValueError, "the metric 'sharpness' is unknown; give 'accuracy', 'auc'"),
     ({"metrics": {"loss": tl.mse_loss}}, ValueError, "a metric cannot have the name 'loss'"),
     ({"callbacks": [3]}, TypeError, "callbacks holds a int; expected a tl.Callback"),
     ({"callbacks": [tl.EarlyStopping]}, TypeError, "callbacks holds the class EarlyStopping; make one of it"),

@@ -28,7 +28,7 @@ class Model(NamedTuple):
     inputs: Any
     frozen: tuple[str, ...] = ()
     dtype: str | None = None  # that the whole tree is cast to
-    draws: bool = False  # whether a run in training draws random numbers
+    draws: bool | str = False  # whether a run in training draws random numbers; "always": one in evaluation too
 
 
 def normal(*shape: int, seed: int = 0) -> np.ndarray[Any, Any]:
@@ -88,7 +88,7 @@ class Row(NamedTuple):
     build: Build
     inputs: tuple[Any, ...]
     size: int
-    draws: bool = False
+    draws: bool | str = False
 
 
 VECTOR, LINE, IMAGE, VOLUME = normal(ROWS, 4), normal(ROWS, 6, 4), normal(ROWS, 6, 5, 4), normal(ROWS, 4, 3, 4, 4)
@@ -104,9 +104,9 @@ LAYERS: dict[str, Row] = {
     "Linear": Row(lambda: tl.Linear(4, 3), (VECTOR,), 3),
     "Bilinear": Row(lambda: tl.Bilinear(4, 4, 3), (VECTOR, normal(ROWS, 4, seed=1)), 3),
     "Embedding": Row(lambda: tl.Embedding(7, 3, padding_idx=2), (whole(7, ROWS, 5),), 3),
-    "PReLU": Row(lambda: tl.PReLU(4), (VECTOR,), 4),
+    "PReLU": Row(functools.partial(tl.PReLU, 4), (VECTOR,), 4),
     "Dropout": Row(lambda: tl.Dropout(0.5), (VECTOR,), 4, draws=True),
-    "GumbelSoftmax": Row(lambda: tl.GumbelSoftmax(), (VECTOR,), 4, draws=True),
+    "GumbelSoftmax": Row(lambda: tl.GumbelSoftmax(), (VECTOR,), 4, draws="always"),
     "Flatten": Row(lambda: tl.Flatten(), (LINE,), 24),
     "Identity": Row(lambda: tl.Identity(), (VECTOR,), 4),
     "Lambda": Row(lambda: tl.Lambda(lambda x: tl.tanh(2 * x)), (VECTOR,), 4),
@@ -114,13 +114,13 @@ LAYERS: dict[str, Row] = {
     "Residual": Row(lambda: tl.Residual(tl.Linear(4, 4), shortcut=tl.Linear(4, 4)), (VECTOR,), 4),
     "ModuleList": Row(lambda: _Each(tl.ModuleList([tl.Linear(4, 4), tl.Tanh(), tl.Linear(4, 3)])), (VECTOR,), 3),
     "ModuleDict": Row(lambda: _Each(tl.ModuleDict({"b": tl.Linear(4, 4), "a": tl.Linear(4, 3)})), (VECTOR,), 3),
-    "BatchNorm1D": Row(lambda: tl.BatchNorm1D(4), (VECTOR,), 4),
-    "BatchNorm2D": Row(lambda: tl.BatchNorm2D(4, momentum=0.3), (IMAGE,), 4),
-    "BatchNorm3D": Row(lambda: tl.BatchNorm3D(4), (VOLUME,), 4),
+    "BatchNorm1D": Row(functools.partial(tl.BatchNorm1D, 4), (VECTOR,), 4),
+    "BatchNorm2D": Row(functools.partial(tl.BatchNorm2D, 4, momentum=0.3), (IMAGE,), 4),
+    "BatchNorm3D": Row(functools.partial(tl.BatchNorm3D, 4), (VOLUME,), 4),
     "LayerNorm": Row(lambda: tl.LayerNorm((6, 4)), (LINE,), 4),
     "RMSNorm": Row(lambda: tl.RMSNorm(4), (LINE,), 4),
-    "GroupNorm": Row(lambda: tl.GroupNorm(2, 4), (IMAGE,), 4),
-    "InstanceNorm": Row(lambda: tl.InstanceNorm(4), (IMAGE,), 4),
+    "GroupNorm": Row(functools.partial(tl.GroupNorm, 2, 4), (IMAGE,), 4),
+    "InstanceNorm": Row(functools.partial(tl.InstanceNorm, 4), (IMAGE,), 4),
     "MultiHeadAttention": Row(lambda: tl.MultiHeadAttention(8, 2), (SEQUENCE,), 8),
     "TransformerEncoderLayer": Row(lambda: tl.TransformerEncoderLayer(8, 2, 12), (SEQUENCE,), 8, draws=True),
     "TransformerEncoder": Row(lambda: tl.TransformerEncoder(2, 8, 2, 12, dropout=0.0), (SEQUENCE,), 8),
@@ -134,8 +134,8 @@ LAYERS: dict[str, Row] = {
     "RNNCell": Row(lambda: tl.RNNCell(8, 5), (normal(ROWS, 8),), 5),
     "GLU": Row(lambda: tl.GLU(), (LINE,), 2),
     "SwiGLU": Row(lambda: tl.SwiGLU(), (LINE,), 2),
-    "GlobalAvgPool": Row(lambda: tl.GlobalAvgPool(), (IMAGE,), 4),
-    "GlobalMaxPool": Row(lambda: tl.GlobalMaxPool(), (VOLUME,), 4),
+    "GlobalAvgPool": Row(functools.partial(tl.GlobalAvgPool), (IMAGE,), 4),
+    "GlobalMaxPool": Row(functools.partial(tl.GlobalMaxPool), (VOLUME,), 4),
     **{
         name: row
         for dims in WINDOWS
@@ -647,6 +647,7 @@ STRUCTURES: dict[str, Model] = {
     "buffers": Model(Buffers, (VECTOR,)),
     "buffers in a list": Model(BuffersInList, (VECTOR,)),
     "names with dots": Model(lambda: OddNames("a.b", "a.c", "a"), (VECTOR,)),
+    "names that look alike": Model(lambda: OddNames("a.b", "a·b", "a_b", "a b", "a··b"), (VECTOR,)),
     "names with spaces": Model(lambda: OddNames("a b", " "), (VECTOR,)),
     "names that are keywords": Model(lambda: OddNames("class", "def", "None"), (VECTOR,)),
     "names that are numbers": Model(lambda: OddNames("0", "10", "9", "2"), (VECTOR,)),

@@ -6,9 +6,9 @@ from math import e, inf, nan, pi
 from typing import TYPE_CHECKING as _TYPE_CHECKING, Any as _Any
 
 # These packages first: imported later, they would take the names of the functions `backends` and `trace`.
-from trellis import backends as _backends, trace as _trace
-from trellis.core import dispatch as _dispatch, dtypes, tree
-from trellis.core.array import API_VERSIONS, Array
+from trellis import backends as _backends, ops as _ops, random as _random, trace as _trace, transforms as _transforms
+from trellis.core import dispatch as _dispatch, dtypes, hints as _hints, tree
+from trellis.core.array import API_VERSIONS as _API_VERSIONS, Array
 from trellis.core.container import Container
 from trellis.core.dispatch import current_backend, set_backend, using
 from trellis.core.dtypes import *
@@ -20,19 +20,21 @@ from trellis.transforms import *
 trace = _trace.trace  # of a function; of an array, that of `linalg`
 
 if _TYPE_CHECKING:
-    from trellis import convert
+    from trellis import convert, distributions, metrics
     from trellis.nn import *
     from trellis.optim import *
     from trellis.trace.transpile import *
     from trellis.training import *
 
 __version__ = "0.1.0"
-__array_api_version__ = API_VERSIONS[-1]
+__array_api_version__ = _API_VERSIONS[-1]
 newaxis = None
 
 
 # The public names of the rooms that load when one of their names is used first: arrays alone do not need them.
 _LATER: dict[str, tuple[str, ...]] = {
+    "distributions": (),
+    "metrics": (),
     "nn": (
         "AdaptiveAvgPool1D", "AdaptiveAvgPool2D", "AdaptiveAvgPool3D", "AdaptiveMaxPool1D", "AdaptiveMaxPool2D",
         "AdaptiveMaxPool3D", "AvgPool1D", "AvgPool2D", "AvgPool3D", "BatchNorm1D", "BatchNorm2D", "BatchNorm3D", "Bilinear",
@@ -55,25 +57,32 @@ _LATER: dict[str, tuple[str, ...]] = {
         "sequential_schedule", "step_schedule", "warmup_schedule",
     ),
     "training": (
-        "Batches", "Callback", "Checkpoint", "EarlyStopping", "History", "NonFiniteLoss", "Trainer", "plot_curves",
+        "Batches", "CSVLogger", "Callback", "Checkpoint", "EarlyStopping", "History", "NonFiniteLoss", "ReduceLROnPlateau",
+        "TensorBoard", "Trainer", "plot_curves",
     ),
     "convert": (),
     "trace.transpile": ("Graph", "TranspileReport", "can_transpile", "transpile"),
 }  # fmt: skip
 _ROOM_OF = {name: room for room, names in _LATER.items() for name in names}
 
+if not _TYPE_CHECKING:  # a type checker sees the names above
+    __all__ = ["Array", "Container", "current_backend", "e", "inf", "namespace", "nan", "newaxis", "pi", "set_backend", "tree"]
+    __all__ += ["using", *_ROOM_OF, *(room for room, names in _LATER.items() if not names)]
+    __all__ += [name for room in (dtypes, _ops, _random, _transforms) for name in room.__all__]
+
 
 def __getattr__(name: str) -> _Any:
     room = name if name in _LATER and name.isidentifier() else _ROOM_OF.get(name)
     if room is None:
-        raise AttributeError(f"module 'trellis' has no attribute {name!r}")
+        found = [part.__name__.rpartition(".")[2] for part in (_ops.linalg, _ops.fft) if name in part.__all__]
+        raise _hints.missing("module 'trellis'", "tl", name, __all__, f"tl.{found[0]}.{name}" if found else "")
     module = _import_module(f"trellis.{room}")
     globals().update({public: getattr(module, public) for public in _LATER[room]})
     return globals()[name]
 
 
 def __dir__() -> list[str]:
-    return [*globals(), *(room for room in _LATER if room.isidentifier()), *_ROOM_OF]
+    return [*__all__, *(name for name in globals() if name.startswith("__"))]
 
 
 if "torch" in _sys.modules:  # torch.compile cannot import while it traces, so the backend is loaded beforehand

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import pytest
 from helpers import check, make, to_numpy
+from row_forms import module_forms
 
 import trellis as tl
 
@@ -93,6 +95,10 @@ def train(backend: str, module: Any, paths: list[str], uses: list[tuple[int, int
             check(module.v[path], old - 1e-3 * gradient, tolerance=1e-10)
         losses.append(float(to_numpy(loss)))
     assert all(after < before for before, after in pairwise(losses)), losses
+    arrays = [to_numpy(module.v[path]) for path in paths]
+    module_forms(
+        backend, module, lambda x: functools.reduce(lambda y, use: np.tanh(y @ arrays[use[0]].T + arrays[use[1]]), uses, x), X
+    )
 
 
 def linear(backend: str, **options: Any) -> tl.Linear:

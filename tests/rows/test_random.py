@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import scipy.stats
 from helpers import check, compiled, make, to_numpy
+from row_forms import random_forms
 
 import trellis as tl
 
@@ -60,6 +61,8 @@ def test_random_uniform(backend: str) -> None:
     assert (found >= to_numpy(low)).all()
     assert (found < to_numpy(high)).all()
     assert tl.random_uniform(low=low, high=high, shape=(5, 2, 3), seed=3).shape == (5, 2, 3)
+    draw = lambda a, b, seed: tl.random_uniform(low=a, high=b, seed=seed)  # noqa: E731
+    random_forms(backend, draw, tl.random_uniform, lambda u, a, b: a + (b - a) * u)
     for bad in ({"low": 2.0, "high": 1.0}, {"low": high, "high": low}):
         with pytest.raises(ValueError, match=r"random_uniform: .*low must not be above high"):
             tl.random_uniform(**bad, backend=backend)
@@ -88,6 +91,8 @@ def test_random_normal(backend: str) -> None:
     assert type(y) is type(mean)
     assert to_numpy(y).shape == (2, 2)
     np.testing.assert_array_equal(to_numpy(y)[1], [0.0, 100.0])
+    draw = lambda a, b, seed: tl.random_normal(mean=a, std=b, seed=seed)  # noqa: E731
+    random_forms(backend, draw, tl.random_normal, lambda u, a, b: a + b * u)
     with pytest.raises(ValueError, match=r"random_normal: std=-1.0; a standard deviation must not be negative"):
         tl.random_normal(std=-1.0, shape=2, backend=backend)
     with pytest.raises(ValueError, match=r"random_normal: std holds -2.0; a standard deviation must not be negative"):
@@ -107,6 +112,15 @@ def test_multinomial(backend: str) -> None:
     for row, p in zip(to_numpy(y), probs):
         fits_counts(np.bincount(row, minlength=4), p)
     assert tl.multinomial(4, 7, probs=[0.1, 0.2, 0.3, 0.4], backend=backend, seed=0).shape == (7,)
+
+    # probabilities in every dtype choose by the same uniform numbers; whole ones choose their class
+    for dtype in ("float64", "float16", "int64"):
+        whole = np.eye(4)[[2, 0]].astype(dtype)
+        for form in (make(backend, whole), tl.asarray(make(backend, whole)), tl.Container(p=make(backend, whole))):
+            found = tl.multinomial(4, 3, probs=form, seed=1)
+            check(found["p"] if isinstance(found, tl.Container) else found, [[2, 2, 2], [0, 0, 0]])
+    draw = lambda p: tl.multinomial(4, 9, probs=p, seed=1)  # noqa: E731
+    check(compiled(backend, draw)(make(backend, probs)), to_numpy(draw(probs)))
 
     # without replacement: no repeats, the first of each row as with replacement, the second given the first
     z = to_numpy(tl.multinomial(3, 2, probs=make(backend, np.tile([0.5, 0.3, 0.2], (N, 1))), replace=False, seed=2))
@@ -140,6 +154,13 @@ def test_shuffle(backend: str) -> None:
     check(columns[1], columns[0] + 20)
     assert not np.array_equal(columns[0], np.arange(20))
     check(to_numpy(compiled(backend, lambda a: tl.shuffle(a, seed=0))(x)), to_numpy(y))
+
+    for dtype in ("float16", "bool", "int8", "complex64"):
+        moved = (rows % 2 if dtype == "bool" else rows).astype(dtype)
+        check(tl.shuffle(make(backend, moved), seed=0), moved[to_numpy(y)[:, 0] // 2])
+    nest = tl.shuffle(tl.Container(a=x, b=tl.asarray(x)), seed=0)
+    check(nest["a"], to_numpy(y))
+    check(nest["b"], to_numpy(y))
 
     tl.seed(3)
     first = tl.shuffle(tl.arange(50, backend=backend))

@@ -13,7 +13,7 @@ from trellis.core.typing import Operand
 from trellis.ops.arguments import check_axis
 from trellis.ops.shapes import differ
 
-__all__ = ["cross", "lstsq", "matrix_power", "matrix_rank", "outer", "pinv", "tensordot", "trace", "vecdot"]
+__all__ = ["cholesky_solve", "cross", "lstsq", "matrix_power", "matrix_rank", "outer", "pinv", "tensordot", "trace", "vecdot"]
 
 
 # ---- products -----------------------------------------------------------------------------------------------------------------
@@ -72,6 +72,12 @@ def matrix_power(x: Array, *, n: int) -> Array:
         return x
     root = matrix_power(x, n=n // 2)
     return root @ root @ x if n % 2 else root @ root
+
+
+def cholesky_solve(x1: Array, x2: Array, *, upper: bool) -> Array:
+    first, second = ("C", "N") if upper else ("N", "C")
+    middle = tl.linalg.solve_triangular(x1, x2, lower=not upper, trans=first)
+    return tl.linalg.solve_triangular(x1, middle, lower=not upper, trans=second)
 
 
 # ---- singular values ----------------------------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ from trellis.core.dtypes import DType, bool as bool_
 from trellis.core.typing import Operand
 from trellis.ops.arguments import check_axis
 
-__all__ = ["broadcast_arrays", "diag", "kron", "linspace_between", "meshgrid", "moveaxis", "tile"]
+__all__ = ["broadcast_arrays", "diag", "kron", "linspace_between", "meshgrid", "moveaxis", "split", "tile"]
 
 
 def broadcast_arrays(*arrays: Array) -> tuple[Array, ...]:
@@ -48,6 +48,11 @@ def moveaxis(x: Array, *, source: tuple[int, ...], destination: tuple[int, ...])
     for position, axis in sorted(zip(goal, moved)):
         order.insert(position, axis)
     return tl.permute_dims(x, tuple(order))
+
+
+def split(x: Array, *, indices: tuple[int, ...], axis: int) -> tuple[Array, ...]:
+    before = (slice(None),) * check_axis("split", axis, x.ndim)
+    return tuple(x[(*before, slice(*bounds))] for bounds in zip((0, *indices), (*indices, None)))
 
 
 def tile(x: Array, *, repetitions: tuple[int, ...]) -> Array:

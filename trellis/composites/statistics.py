@@ -43,6 +43,8 @@ def nanquantile(x: Array, q: Operand, *, axis: Axis, keepdims: bool, method: str
 def _quantile(op: str, x: Array, q: Operand, axis: Axis, keepdims: bool, method: str, ignore_nan: bool) -> Array:
     x = constant(np.asarray(x, np.float32), q) if is_scalar(x) else x
     (x,) = floating(op, x, real=True)
+    if isinstance(q, complex):
+        raise TypeError(f"{op}: q={q} is complex; expected a real number, or an array of them")
     q = float(q) if isinstance(q, int) else q
     _check_q(op, q)
     axes = axes_of(op, axis, x.ndim)

@@ -260,8 +260,8 @@ def instance_of(
 # ---- a Module on native arrays -------------------------------------------------------------------------------------------------
 def skeleton(model: Module, backend: str, owner: str) -> Module:
     """A copy of a model on a backend, for a native module to run on native arrays; it draws from the stream of each run."""
-    if not model.built:
-        raise RuntimeError(f"{owner}: {type(model).__name__} is not built; call it once, or model.build()")
+    if unbuilt := [type(one).__name__ for _, one, _ in modules(model) if not one.built]:
+        raise RuntimeError(f"{owner}: {unbuilt[0]} is not built; call it once, or model.build()")
     made = copy.deepcopy(model)
     building.move_arrays(made, backend)
     return made

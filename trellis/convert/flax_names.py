@@ -26,10 +26,6 @@ def mirrored(x: Value) -> Value:
 
 
 # ---- recurrent cells -----------------------------------------------------------------------------------------------------------
-def _lstm_biases(layer: Any, bias: Value, recurrent_bias: Value) -> Values:
-    return tuple(np.split(bias + recurrent_bias, 4))
-
-
 def _from_lstm_biases(layer: Any, *parts: Value) -> Values:
     bias = np.concatenate(parts)
     return bias, np.zeros_like(bias)
@@ -65,7 +61,7 @@ _LSTM = (
     split("kernel", _four("i", "f_", "kernel"), axis=-1),
     split("kernel", _four("i", "f", "kernel"), axis=-1),
     split("recurrent_kernel", _four("h", "f", "kernel"), axis=-1),
-    Row(BIASES, _four("h", "f", "bias"), _lstm_biases, _from_lstm_biases),
+    Row(BIASES, _four("h", "f", "bias"), lambda layer, a, b: tuple(np.split(a + b, 4)), _from_lstm_biases),
 )
 _GRU = (
     *_FUSED,
@@ -78,11 +74,9 @@ _SIMPLE = (*_FUSED, _SUMMED, same("kernel", "i/kernel"), same("recurrent_kernel"
 _AFFINE = (same("w", "scale"), same("b", "bias"))
 
 
-def _attention() -> tuple[Row, ...]:
-    """As in Keras, but for one name."""
-    rows = keras_names.TABLE[MultiHeadAttention]
-    return tuple(x._replace(native=tuple(name.replace("attention_output", "out") for name in x.native)) for x in rows)
-
+# As in Keras, but for one name.
+_ROWS = keras_names.TABLE[MultiHeadAttention]
+_ATTENTION = tuple(x._replace(native=tuple(name.replace("attention_output", "out") for name in x.native)) for x in _ROWS)
 
 # Class -> rows. The nearest class of a layer that is listed decides; those of a network are for each of its layers.
 TABLE: dict[type, tuple[Row, ...]] = {
@@ -93,7 +87,7 @@ TABLE: dict[type, tuple[Row, ...]] = {
     TransposedConvolution: (row("w", "kernel", mirrored, mirrored), same("b", "bias")),
     Normalization: _AFFINE,
     BatchNorm: (*_AFFINE, same("running_mean", "mean"), same("running_variance", "var")),
-    MultiHeadAttention: _attention(),
+    MultiHeadAttention: _ATTENTION,
     **dict.fromkeys((LSTM, LSTMCell), _LSTM),
     **dict.fromkeys((GRU, GRUCell), _GRU),
     **dict.fromkeys((RNN, RNNCell), _SIMPLE),

@@ -20,10 +20,6 @@ from trellis.nn.recurrent import GRU, LSTM, RNN, GRUCell, LSTMCell, RNNCell
 
 
 # ---- one number per channel, as Haiku shapes it --------------------------------------------------------------------------------
-def _transposed(layer: Any, x: Value) -> Value:
-    return x.T
-
-
 def _is_last(layer: Any) -> bool:
     return layer.data_format in ("channel_last", "NWC", "NHWC", "NDHWC")
 
@@ -64,8 +60,7 @@ def _lstm_kernel(layer: Any, kernel: Value, recurrent_kernel: Value) -> Values:
 
 
 def _from_lstm_kernel(layer: Any, x: Value) -> Values:
-    kernel, recurrent_kernel = np.split(blocks(x, _GATES), [x.shape[0] - x.shape[1] // 4])
-    return kernel, recurrent_kernel
+    return tuple(np.split(blocks(x, _GATES), [x.shape[0] - x.shape[1] // 4]))
 
 
 def _forget(x: Value) -> Value:
@@ -112,7 +107,7 @@ TABLE: dict[type, tuple[Row, ...]] = {
     Normalization: _AFFINE,
     BatchNorm: (*_CHANNELS, Row(("running_mean", "running_variance", "batches"), _AVERAGES, _statistics, _from_statistics)),
     MultiHeadAttention: (
-        split("in_proj_weights", tuple(f"{part}/w" for part in PARTS), _transposed, _transposed),
+        split("in_proj_weights", tuple(f"{part}/w" for part in PARTS), lambda layer, x: x.T, lambda layer, x: x.T),
         *(matrix(f"{part[0]}_proj_weights", f"{part}/w") for part in PARTS),
         split("in_proj_bias", tuple(f"{part}/b" for part in PARTS)),
         matrix("out_proj_weights", "linear/w"),

@@ -60,6 +60,7 @@ class _Plan:
     def grow(self, layer: Any, depth: int) -> None:
         """Make the variables of a layer, and the layers below it with theirs."""
         below: dict[str, dict[Path, _Row]] = {}
+        names: set[Any] = set()  # keys of torch's parameters in Keras, where a dot is no part of a name
         self.layers[next(iter(self.rows), ())[:depth]] = layer
         for path, row in self.rows.items():
             if len(path) > depth + 1:
@@ -68,11 +69,11 @@ class _Plan:
             value = copy.copy(row.array)._data  # on JAX fit() gives the memory of its variables away
             self.variables[path] = made = layer.add_weight(
                 shape=tuple(row.array.shape), dtype=row.array.dtype.name, initializer=lambda *_, dtype=None, x=value: x,
-                trainable=not row.is_buffer, autocast=not row.is_buffer, name=path[-1].replace(".", "_"),
+                trainable=not row.is_buffer, autocast=not row.is_buffer, name=_free((path[-1].replace(".", "_"),), names)[0],
             )  # fmt: skip
             made.trainable = row.trainable
         for key, rows in below.items():
-            place, name = "/".join(next(iter(rows))[: depth + 1]), key.replace(".", "_")
+            place, (name,) = "/".join(next(iter(rows))[: depth + 1]), _free((key.replace(".", "_"),), names)
             kind: Any = type(self.kinds.get(place, "Weights"), (Weights,), {})  # the name in summary()
             layer.parts[key] = part = kind(_Plan(rows, self.kinds), depth + 1, name=name, dtype=layer.dtype_policy)
             part.build()
@@ -210,7 +211,11 @@ class KerasModule(keras.Model):
                 raise
         # JAX asks with a size that is no number, which not every op takes. A size that differs for two batches is unknown.
         first, second = (super(KerasModule, self).compute_output_spec(*_sized(args, n), **_sized(kwargs, n)) for n in (83, 89))
-        return keras.tree.map_structure(_joined, first, second)
+        return keras.tree.map_structure(
+            lambda a, b: keras.KerasTensor([m if m == n else None for m, n in zip(a.shape, b.shape)], dtype=a.dtype),
+            first,
+            second,
+        )
 
     # ---- files
     def get_config(self) -> dict[str, Any]:
@@ -245,11 +250,6 @@ def _sized(nest: Any, size: int) -> Any:
         return keras.KerasTensor([size if n is None else n for n in x.shape], dtype=x.dtype)
 
     return keras.tree.map_structure(sized, nest)
-
-
-def _joined(first: Any, second: Any) -> Any:
-    shape = [m if m == n else None for m, n in zip(first.shape, second.shape)]
-    return keras.KerasTensor(shape, dtype=first.dtype)
 
 
 def _name(value: Any) -> str:
@@ -291,7 +291,8 @@ class KerasForeign(Foreign):
         return self.native.variables
 
     def _slots(self) -> list[Slot]:
-        trained = _trained(self.native)
+        # also those that are frozen now
+        trained = {id(x) for part in self.native._flatten_layers() for x in part._trainable_variables}
         found = [(path, _Shared(x), id(x) in trained) for path, x in _variables(self.native)]
         return [Slot(path, x.get(), not own, own and not x.variable.trainable, x.get, x.put) for path, x, own in found]
 
@@ -335,11 +336,6 @@ class _Shared:
         self.variable.assign(keras.ops.copy(value) if _backend() == "jax" else value)  # there fit() gives its memory away
 
 
-def _trained(layer: Any) -> set[int]:
-    """The ids of the variables that are trained, now or when they are no longer frozen."""
-    return {id(x) for part in layer._flatten_layers() for x in part._trainable_variables}
-
-
 def _is_traced(nest: Any) -> bool:
     return any(type(x) in interpreters and interpreters[type(x)].is_traced(x) for x in keras.tree.flatten(nest))
 
@@ -356,30 +352,31 @@ def _variables(layer: Any) -> list[tuple[Path, Any]]:
     are counted anew.
     """
     found: dict[Path, Any] = {}
-    seen: set[int] = set()
+    seen: set[Any] = set()
 
     def walk(one: Any, prefix: Path) -> None:
         own = [(x.name, x) for x in (*one._trainable_variables, *one._non_trainable_variables)]
         for name, x in [*own, *(("seed", generator.state) for generator in one._seed_generators)]:
             if id(x) not in seen:
                 seen.add(id(x))
-                found[_free((*prefix, name), found)] = x
-        used: set[Path] = set()
+                found[_free((*prefix, name), seen)] = x
+        used: set[Any] = set()
         for name, part in _parts(one):
             if id(part) not in seen:
                 seen.add(id(part))
-                used.add(path := _free((*prefix, *name), used))
-                walk(part, path)
+                walk(part, _free((*prefix, *name), used))
 
     walk(layer, ())
     return list(found.items())
 
 
-def _free(path: Path, taken: Any) -> Path:
+def _free(path: Path, taken: set[Any]) -> Path:
+    """The path, with a number if it is taken; from now on it is."""
     name, count = path, 0
     while name in taken:
         count += 1
         name = (*path[:-1], f"{path[-1]}_{count}")
+    taken.add(name)
     return name
 
 
@@ -471,4 +468,5 @@ def _guesses(layer: Any) -> list[checking.Inputs]:
     numbers = [generator.normal(size=shape).astype(np.float32) for shape in shapes]
     indices = [generator.integers(0, 2, shape) for shape in shapes]
     known = [number if "float" in x.dtype else index for x, number, index in zip(given, numbers, indices)]
-    return [(made,) if len(made) > 1 else tuple(made) for made in (known, indices) if made]
+    nest = getattr(layer, "_inputs_struct", given[0] if len(given) == 1 else given)
+    return [(keras.tree.pack_sequence_as(nest, made),) for made in (known, indices) if made]

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from trellis.convert import layouts
-from trellis.convert.layouts import BIASES, PARTS, Row, Value, Values, blocks, matrix, reshaped, row, same, split
+from trellis.convert.layouts import BIASES, PARTS, Row, Value, Values, blocks, flat, matrix, reshaped, row, same, split
 from trellis.nn.attention import MultiHeadAttention
 from trellis.nn.convolution import Convolution, DepthwiseConvolution, SeparableConvolution, TransposedConvolution
 from trellis.nn.functions import PReLU
@@ -36,11 +36,13 @@ def _with_heads(layer: Any, x: Value) -> Value:
 
 
 def _without_heads(layer: Any, x: Value) -> Value:
-    return np.transpose(x.reshape(x.shape[0], -1))
+    return np.transpose(_checked(layer, x, 1).reshape(x.shape[0], -1))
 
 
-def _bias_with_heads(layer: Any, x: Value) -> Value:
-    return x.reshape(layer.num_heads, -1)
+def _checked(layer: Any, x: Value, axis: int) -> Value:
+    if x.shape[axis] != layer.num_heads:
+        raise ValueError(f"it has {x.shape[axis]} heads, and the layer {layer.num_heads}")
+    return x
 
 
 def _from_heads(layer: Any, x: Value) -> Value:
@@ -48,7 +50,7 @@ def _from_heads(layer: Any, x: Value) -> Value:
 
 
 def _to_heads(layer: Any, x: Value) -> Value:
-    return np.transpose(x.reshape(-1, x.shape[-1]))
+    return np.transpose(_checked(layer, x, 0).reshape(-1, x.shape[-1]))
 
 
 # ---- recurrent layers ----------------------------------------------------------------------------------------------------------
@@ -96,7 +98,7 @@ TABLE: dict[type, tuple[Row, ...]] = {
     MultiHeadAttention: (
         split("in_proj_weights", tuple(f"{part}/kernel" for part in PARTS), _with_heads, _without_heads),
         *(reshaped(f"{part[0]}_proj_weights", f"{part}/kernel", _with_heads, _without_heads) for part in PARTS),
-        split("in_proj_bias", tuple(f"{part}/bias" for part in PARTS), _bias_with_heads, layouts.flat),
+        split("in_proj_bias", tuple(f"{part}/bias" for part in PARTS), lambda layer, x: x.reshape(layer.num_heads, -1), flat),
         reshaped("out_proj_weights", "attention_output/kernel", _from_heads, _to_heads),
         same("out_proj_bias", "attention_output/bias"),
     ),

@@ -163,9 +163,12 @@ class TorchBatchNorm(TorchModule, torch.nn.modules.batchnorm._BatchNorm):
 
     track_running_stats = False  # under torch's names
 
-    momentum: Any = property(
-        lambda self: self.trellis_module.momentum, lambda self, value: setattr(self.trellis_module, "momentum", value)
-    )
+    momentum: Any = property(lambda one: one.trellis_module.momentum, lambda one, x: setattr(one.trellis_module, "momentum", x))
+
+    @property
+    def num_features(self) -> int:  # type: ignore[reportIncompatibleVariableOverride]
+        # only `SyncBatchNorm.convert_sync_batchnorm` asks
+        raise TypeError(f"a converted {self._get_name()} cannot become a SyncBatchNorm; leave it, or put one there that fits")
 
     def reset_running_stats(self) -> None:
         for name, value in (("running_mean", 0), ("running_variance", 1), ("batches", 0)):
@@ -234,6 +237,8 @@ def _parts(model: Module) -> TorchModule:
         for name, value in held:
             # no dots in a key: they join the names of torch's paths
             kind, key = KINDS[type(value)], (name if part.trellis_module is None else key_of(name)).replace(".", "·")
+            while key in part._held or key in part._members:  # "a.b" beside "a·b"
+                key += "·"
             if kind == ARRAY and (name in buffers or id(value) in paths):
                 if id(value) not in tensors:
                     trained = name not in buffers and paths[id(value)] not in frozen

@@ -75,12 +75,8 @@ class Report:
         for match in self.matched:
             names = " + ".join("/".join(keys) for keys in match.native)
             lines.append(f"  {' + '.join(match.own):{width}}  {'<~' if match.reshaped else '<-'}  {names}")
-        rest = {
-            "in the model only: ": self.unmatched,
-            "in the source only: ": self.unused,
-            "kept: ": self.kept,
-            "": self.problems,
-        }
+        rest = {"in the model only: ": self.unmatched, "in the source only: ": self.unused}
+        rest |= {"kept: ": self.kept, "": self.problems}
         return "\n".join([*lines, *(f"  {words}{name}" for words, names in rest.items() for name in names)])
 
     def save(self, path: Any) -> None:
@@ -167,9 +163,8 @@ def export_weights(target: Module, mapping: Any) -> dict[str, Any]:
     made: dict[Keys, Value] = {}
     for match in report.matched:
         if (match.own, match.names) not in rows:
-            raise ValueError(
-                f"export_weights: the model has nothing at {' and '.join(map(repr, match.own))}, but the mapping has"
-            )
+            own = " and ".join(map(repr, match.own))
+            raise ValueError(f"export_weights: the model has nothing at {own}, but the mapping has")
         unit, one = rows[match.own, match.names]
         arrays = one.to_native(unit.layer, *[np.asarray(to_numpy(unit.arrays[name]._data)) for name in one.own])
         made |= {keys: np.array(value, order="C") for keys, value in zip(match.native, arrays, strict=True)}
@@ -201,20 +196,25 @@ def _flatten(source: Any) -> dict[Keys, Value]:
     if isinstance(source, Module):
         source = {**gather(source).to_flat_dict(), **gather(source, buffers=True).to_flat_dict()}
     if isinstance(source, Mapping):
-        return dict(_leaves(source, ()))
+        return _unique(_leaves(source, ()))
     if isinstance(source, (tuple, list)):
-        found = [item for part in source for item in _flatten(part).items()]
-        if len(dict(found)) < len(found):
-            raise ValueError("load_weights: two parts of source_state have arrays of one name; put them under names of their own")
-        return dict(found)
+        return _unique(item for part in source for item in _flatten(part).items())
     if known == "torch":
         return _flatten(source.state_dict())
     if known == "keras":
-        return _flatten({getattr(x, "path", x.name): np.asarray(x) for x in source.weights})
+        return _unique(((getattr(x, "path", x.name),), np.asarray(x)) for x in source.weights)
     if any(kind.__module__.startswith("flax.nnx") for kind in type(source).__mro__):
         nnx = sys.modules["flax"].nnx
         return _flatten(nnx.to_pure_dict(nnx.state(source, nnx.Any(nnx.Param, nnx.BatchStat))))
     raise TypeError(f"load_weights: source_state is a {type(source).__name__}; expected a dict of arrays, or a native module")
+
+
+def _unique(found: Iterable[tuple[Keys, Value]]) -> dict[Keys, Value]:
+    made: dict[str, tuple[Keys, Value]] = {}
+    for keys, value in found:
+        if made.setdefault(name := "/".join(keys), (keys, value))[1] is not value:
+            raise ValueError(f"load_weights: two arrays of source_state are named {name!r}; put them under names of their own")
+    return dict(made.values())
 
 
 def _leaves(node: Mapping[Any, Any], above: Keys) -> Iterator[tuple[Keys, Value]]:
@@ -225,7 +225,7 @@ def _leaves(node: Mapping[Any, Any], above: Keys) -> Iterator[tuple[Keys, Value]
             continue
         if as_array(value) is None:  # a variable of nnx or Keras
             value = value.get_value() if hasattr(value, "get_value") else getattr(value, "value", value)
-        array = as_array(value)
+        array = None if isinstance(value, np.ndarray) and value.dtype.kind in "OSU" else as_array(value)
         if array is None and not isinstance(value, (int, float, np.generic)):
             raise TypeError(f"load_weights: {'/'.join(keys)!r} is a {type(value).__name__}; expected an array")
         yield keys, np.asarray(value if array is None else to_numpy(array._data))
@@ -358,7 +358,9 @@ def _layer_rows(framework: str, rows: list[Row], name: str) -> list[Row]:
 def _matched(model: Module, source: dict[str, Entry], framework: str) -> tuple[Report, Taken]:
     report, units = Report(framework), _units(model, framework)
     tops = commonpath([u.path for u in units] or [""]), commonpath([name.rpartition("/")[0] for name in source] or [""])
-    places = {unit.path: _by_path(unit, source, *tops) for unit in units}
+    places = {unit.path: next((p for p in _forms(unit.path) if _chosen(unit, p, source)), None) for unit in units}
+    taken = {name for unit in units for name in _names(unit, places[unit.path], source)}
+    places |= {unit.path: _by_path(unit, source, *tops, taken) for unit in units if places[unit.path] is None}
     _place_rest(units, places, source, report)
     values: dict[int, tuple[Array, Value]] = {}
     for unit in units:
@@ -411,18 +413,18 @@ def _forms(path: str) -> tuple[str, str, str]:
     return path, plain, "/".join([_RENAMED.get(part, part) for part in plain.split("/")])
 
 
-def _by_path(unit: Unit, source: Mapping[str, Entry], top: str, source_top: str) -> str | None:
-    """The path of a unit in the source, if it has the same one there, or one that leads on to one layer only.
+def _by_path(unit: Unit, source: Mapping[str, Entry], top: str, source_top: str, taken: set[str]) -> str | None:
+    """The path of a unit in the source, if it is the same below the parts that all layers have in common, `top` and `source_top`.
 
-    The paths may also be the same below the parts that all layers have in common, `top` and `source_top`.
+    Else the one place below the path of the unit that fits. Neither has an array that another unit has `taken` by its path.
     """
-    tail = unit.path[len(top) :].strip("/")
-    for path in dict.fromkeys((*_forms(unit.path), *(_join(source_top, form).strip("/") for form in _forms(tail)))):
-        if _chosen(unit, path, source):
-            return path
+    forms = [_join(source_top, form).strip("/") for form in _forms(unit.path[len(top) :].strip("/"))]
     above = unit.path.rpartition("/")[0] if isinstance(unit.layer, RecurrentNetwork) else unit.path
     inside = [place for place in _candidates(unit, source) if above and place.startswith(f"{above}/")]
-    return inside[0] if len(inside) == 1 else None
+    for path in (*forms, *(inside if len(inside) == 1 else ())):
+        if _chosen(unit, path, source) and not taken & _names(unit, path, source):
+            return path
+    return None
 
 
 def _candidates(unit: Unit, source: Mapping[str, Entry]) -> list[str]:
@@ -460,19 +462,21 @@ def _place_rest(units: list[Unit], places: dict[str, str | None], source: Mappin
     for fitting, group in groups.items():
         doubt = any(used & _names(group[0], place, source) for place in fitting)
         shared = any(set(fitting) & set(others) for others in groups if others is not fitting)
-        pairs = None if doubt or shared else _paired([unit.path for unit in group], list(fitting))
+        recurrent = isinstance(group[0].layer, RecurrentNetwork)
+        pairs = None if doubt or shared else _paired([unit.path for unit in group], list(fitting), recurrent)
         places.update(pairs or {})
         if pairs is None and fitting:
             shown, path = " and ".join(map(repr, fitting[:4])), group[0].path
             report.problems.append(f"{path!r} could be {shown}; say so with rename={{{fitting[0]!r}: {path!r}}} or the other")
 
 
-def _paired(own: list[str], places: list[str]) -> dict[str, str] | None:
+def _paired(own: list[str], places: list[str], recurrent: bool) -> dict[str, str] | None:
     """Paths of equal layers, each with its place; None if names and numbers do not say which."""
-    for key in (lambda path: bool(re.search("reverse|backward", path)), lambda path: _plain(path).rpartition("/")[2]):
+    keys = (lambda path: bool(re.search("reverse|backward", path)), lambda path: _plain(path).rpartition("/")[2])
+    for key in keys[not recurrent :]:
         mine, theirs = ({k: [path for path in paths if key(path) == k] for k in set(map(key, paths))} for paths in (own, places))
         if len(mine) > 1 and {k: len(mine[k]) for k in mine} == {k: len(theirs[k]) for k in theirs}:
-            parts = [_paired(mine[k], theirs[k]) for k in mine]
+            parts = [_paired(mine[k], theirs[k], recurrent) for k in mine]
             return None if None in parts else {path: place for part in parts if part for path, place in part.items()}
     first, second = _numbered(own), _numbered(places)
     return None if not first or not second or len(first) != len(second) else dict(zip(first, second))

@@ -24,10 +24,11 @@ from trellis.core.array import Array
 from trellis.core.container_diff import Difference, compare
 from trellis.core.container_paths import MISSING, check_key, flat, last_first, list_keys, member_at, missing, split_path
 from trellis.core.dispatch import call, interpreters, register
+from trellis.core.hints import hint
 from trellis.core.interop import array_ufunc, copied
 from trellis.core.lifting import CONTAINERS, over_leaves
 from trellis.core.operators import Operator, Operators, binary_operator, install, reflected_operator
-from trellis.core.printing import tree_lines
+from trellis.core.printing import outline_html, tree_lines
 
 
 def leaf_above_others(paths: Iterable[str]) -> str | None:
@@ -88,7 +89,9 @@ class Container(Operators, MutableMapping[str, Any]):
         _remove(self, keys)
 
     def __contains__(self, path: object) -> bool:
-        return isinstance(path, str) and member_at(self, path.split("/"))[0] is not MISSING
+        if not isinstance(path, str):
+            return hasattr(path, "shape") and any(leaf is path for leaf in tree.leaves(self))  # an array
+        return member_at(self, path.split("/"))[0] is not MISSING
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._nodes)
@@ -118,7 +121,7 @@ class Container(Operators, MutableMapping[str, Any]):
         try:
             return self._nodes[key]
         except KeyError:
-            raise AttributeError(f"the Container has no key {key!r}; {list_keys(self)}") from None
+            raise AttributeError(f"the Container has no key {key!r}{hint('Container', key)}; {list_keys(self)}") from None
 
     def __setattr__(self, key: str, value: Any) -> None:
         if key.startswith("__") or hasattr(Container, key):
@@ -137,6 +140,9 @@ class Container(Operators, MutableMapping[str, Any]):
 
     def __repr__(self) -> str:
         return "\n".join(["Container(", *tree_lines(self, "  "), ")"]) if self._nodes else "Container()"
+
+    def _repr_html_(self) -> str:
+        return outline_html("Container", list(tree_lines(self, "")))
 
     # ---- leaves --------------------------------------------------------------------------------------------------------------
     def map(self, function: Callable[..., Any], *others: Container) -> Container:

@@ -86,8 +86,10 @@ def index_dtype(op: str, dtype: Any) -> TypeError:
     return TypeError(f"{op}: an index array must have an integer dtype, got {dtype}; cast it with tl.astype")
 
 
-def check_segments(op: str, dtype: DType, ids: _Shape, shape: _Shape) -> None:
-    """TypeError or ValueError if segment ids of this dtype and shape do not give one id for each row."""
+def check_segments(op: str, dtype: DType, ids: _Shape, rows: DType, shape: _Shape) -> None:
+    """TypeError or ValueError if segment ids of this dtype and shape do not give one id for each row, or rows have no order."""
+    if op != "segment_sum" and rows.kind == "c":
+        raise no_order(op, rows)
     if dtype.kind not in "iu":
         raise index_dtype(op, dtype)
     if len(ids) != 1 or not shape or (shape[0] != ids[0] and None not in (shape[0], ids[0])):
@@ -205,7 +207,7 @@ def two_devices(op: str, devices: Iterable[str]) -> ValueError:
 _FAILURES = {
     "inv": "a matrix is singular; tl.linalg.pinv(x) is the closest to an inverse",
     "solve": "a matrix is singular; tl.linalg.lstsq finds the solution with the smallest error",
-    "solve_triangular": "a matrix is singular; tl.linalg.lstsq finds the solution with the smallest error",
+    "solve_triangular": "a matrix is singular: its diagonal holds 0 (the upper triangle is read, or the lower with lower=True)",
     "cholesky": "a matrix is not positive definite",
 }
 

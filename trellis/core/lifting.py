@@ -17,6 +17,7 @@ from typing import Any, TypeVar
 from trellis.core import errors, tree
 from trellis.core.diagnosis import array_parameters
 from trellis.core.dispatch import UnknownOperand
+from trellis.core.hints import refuse
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -54,6 +55,8 @@ def lift(function: Function) -> Function:
         except Exception as error:
             if any(x is None for x in args):
                 _check_present(function, args, error)
+            if kwargs and isinstance(error, TypeError):
+                refuse(function.__name__, kwargs, inspect.signature(function).parameters, error)
             raise
 
     return lifted  # type: ignore[return-value]

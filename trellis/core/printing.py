@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,6 +13,8 @@ from trellis.core.dispatch import UnknownOperand, call, interpreters
 from trellis.core.dtypes import bfloat16
 from trellis.core.indexing import canonical_key
 from trellis.core.typing import AnyArray
+
+_WIDTH = 5  # how many elements at each end of a long axis a table shows
 
 
 def array_repr(native: AnyArray) -> str:
@@ -43,6 +45,42 @@ def array_repr(native: AnyArray) -> str:
     last_line = text.rsplit("\n", 1)[-1] if "\n" in text else f"Array({text}"
     separator = ", " if len(last_line) + len(suffix) + 2 <= max(options["linewidth"], 88) else ",\n      "
     return f"Array({text}{separator}{suffix}"
+
+
+def array_html(native: AnyArray) -> str:
+    """A table of the elements for notebooks, with dots between the edges of long axes; more than two axes are text."""
+    backend = interpreters[type(native)]
+    shape = backend.shape_of(native)
+    if len(shape) not in (1, 2) or 0 in shape or backend.is_traced(native):
+        return f"<pre>{escaped(array_repr(native))}</pre>"
+    values = np.atleast_2d(_printable(backend.to_numpy(_edges(native, shape, _WIDTH)))).tolist()
+    rows = [[f"{x:.5g}" if isinstance(x, float) else str(x) for x in row] for row in values]
+    if shape[-1] > 2 * _WIDTH + 1:
+        rows = [[*row[:_WIDTH], "…", *row[_WIDTH + 1 :]] for row in rows]
+    if len(shape) == 2 and shape[0] > 2 * _WIDTH + 1:
+        rows[_WIDTH] = ["…"] * len(rows[0])
+    return table_html(f"Array {shape}, {backend.dtype_of(native)}, {backend.name}, {backend.device_of(native)}", rows)
+
+
+def table_html(caption: str, rows: Iterable[Iterable[str]], header: Iterable[str] = ()) -> str:
+    head = "".join(f"<th>{escaped(cell)}</th>" for cell in header)
+    body = "".join(f"<tr>{''.join(f'<td>{escaped(cell)}</td>' for cell in row)}</tr>" for row in rows)
+    return f"<table><caption>{escaped(caption)}</caption>{head and f'<tr>{head}</tr>'}{body}</table>"
+
+
+def outline_html(title: str, lines: Sequence[str]) -> str:
+    """Indented lines below a title, as lists that fold."""
+    groups: list[list[str]] = []
+    for line in lines:
+        inner = groups and len(line) - len(line.lstrip()) > len(lines[0]) - len(lines[0].lstrip())
+        groups[-1].append(line) if inner else groups.append([line])
+    items = "".join(f"<li>{outline_html(first, rest)}</li>" for first, *rest in groups)
+    title = escaped(title.strip())
+    return f"<details open><summary>{title}</summary><ul>{items}</ul></details>" if items else title
+
+
+def escaped(text: str) -> str:
+    return text.replace("&", "&amp;").replace("<", "&lt;")
 
 
 def leaf_text(leaf: Any) -> str:

@@ -20,6 +20,10 @@ from typing import Any, NamedTuple
 
 from trellis.core import dispatch
 from trellis.core.dispatch import interpreters
+from trellis.core.hints import hooks
+
+__all__ = ["TreeDef", "flatten", "leaves", "leaves_with_paths", "map", "paths", "register", "structure", "unflatten"]
+__getattr__, __dir__ = hooks(__name__, "tree", __all__)
 
 Path = tuple[Any, ...]
 

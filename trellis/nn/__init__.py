@@ -1,5 +1,6 @@
 """Modules: layers and models that run and train on whichever framework their parameters are on."""
 
+from trellis.core.hints import hooks as _hooks
 from trellis.nn import attention, composition, convolution, functions, initializers, linear, normalization, recurrent
 from trellis.nn.attention import *
 from trellis.nn.composition import *
@@ -23,3 +24,5 @@ __all__ += functions.__all__
 __all__ += linear.__all__
 __all__ += normalization.__all__
 __all__ += recurrent.__all__
+
+__getattr__, __dir__ = _hooks(__name__, "tl", __all__)

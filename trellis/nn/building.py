@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Mapping
 from typing import Any, TypedDict
 
 import numpy as np
 
 from trellis.core import dtypes, tree
-from trellis.core.array import Array
+from trellis.core.array import Array, unwrap
 from trellis.core.container import Container
 from trellis.core.dispatch import default_backend, interpreters, load, target, using
 from trellis.nn import structure
 from trellis.nn.structure import ARRAY, KINDS, MAPPING, MODULE, SEQUENCE, as_array, children, gather, is_floating, members
 from trellis.ops.arguments import choice
-from trellis.ops.conversion import to_backend
+from trellis.ops.conversion import is_array, to_backend
 from trellis.random.keys import Key, fold_in, make_key
 from trellis.random.state import next_key
 
@@ -53,6 +54,24 @@ def check_options(name: str, options: dict[str, Any]) -> dict[str, Any]:
         if options["dtype"].kind not in "fc":
             raise TypeError(f"{name}: dtype={options['dtype']} is no floating-point dtype; parameters are trained")
     return options
+
+
+def check_attribute(module: Any, name: str, value: Any) -> None:
+    """Warn of an array that is no state of the Module, because it is not a tl.Array."""
+    if is_array(value) and not isinstance(value, np.generic):
+        ways = f"set tl.asarray({name}) to train it, or call self.register_buffer({name!r}, {name}) to keep it"
+        told = f"{type(module).__name__}.{name} is a {type(value).__name__}, which is neither trained nor saved nor moved; {ways}"
+        warnings.warn(told, stacklevel=3)
+
+
+def check_arguments(module: Any, given: tuple[Any, ...]) -> None:
+    """Warn of an array that was given to the constructor and is a parameter now: it may be data."""
+    natives = {id(unwrap(x)) for x in given if is_array(x)}
+    for name, x, kind in members(module) if natives else ():
+        if kind == ARRAY and id(x._data) in natives and name not in module._meta.buffers:
+            ways = f"if it is data call self.register_buffer({name!r}, {name}), else set tl.asarray({name}, copy=True)"
+            told = f"{type(module).__name__}.{name} was given to the constructor and is a parameter now, which is trained; {ways}"
+            warnings.warn(told, stacklevel=3)
 
 
 def build(module: Any, args: tuple[Any, ...] = (), kwargs: Any = None) -> None:

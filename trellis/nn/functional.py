@@ -6,11 +6,15 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from trellis.core.container import Container
+from trellis.core.hints import hooks
 from trellis.nn.border import outside, run, run_copy
 from trellis.nn.building import Stream
 from trellis.nn.module import Module
 from trellis.nn.structure import Binding, gather
 from trellis.random.keys import Key
+
+__all__ = ["functional_call"]
+__getattr__, __dir__ = hooks(__name__, "tl", __all__)
 
 
 def functional_call(

@@ -12,6 +12,7 @@
 
 from __future__ import annotations
 
+import inspect
 import weakref
 from collections.abc import Mapping
 from importlib import import_module
@@ -19,6 +20,8 @@ from typing import Any, ClassVar, Self, Unpack
 
 from trellis.core import dtypes
 from trellis.core.container import Container
+from trellis.core.hints import install, refuse
+from trellis.core.printing import outline_html
 from trellis.nn import building, navigation, printing, saving, structure, torch_names
 from trellis.nn.border import run, run_copy
 from trellis.nn.building import Options, Stream
@@ -81,7 +84,13 @@ class Construction(type):
     """Builds a Module when its `__init__` is done, whether or not that called `super().__init__()`, and when."""
 
     def __call__(cls, *args: Any, **kwargs: Any) -> Any:
-        made = super().__call__(*args, **kwargs)
+        try:
+            made = super().__call__(*args, **kwargs)
+        except (TypeError, ValueError) as error:
+            known = {*inspect.signature(cls.__init__).parameters, *Options.__annotations__}
+            refuse(cls.__name__, kwargs, known, error)
+            raise
+        building.check_arguments(made, (*args, *kwargs.values()))
         adopt(made, made)
         made._meta.built = bool(made._meta.built)
         if made._meta.options.get("build_mode", "on_init") == "on_init":
@@ -191,6 +200,8 @@ class Module(metaclass=Construction):
         elif value is not None and KINDS[type(self.__dict__.get(name))] == ARRAY:
             found = as_array(value)
             value = value if found is None else self._admitted(name, found, ARRAY)
+        elif not self._meta.built:
+            building.check_attribute(self, name, value)
         object.__setattr__(self, name, value)
 
     def _admitted(self, name: str, value: Any, kind: int) -> Any:
@@ -222,8 +233,8 @@ class Module(metaclass=Construction):
     # ---- state -----------------------------------------------------------------------------------------------------------------
     @property
     def v(self) -> Container:
-        """The parameters of the whole tree. The Container is new each time: to change parameters assign to `v` itself."""
-        return gather(self)
+        """The parameters of the whole tree. To change some, assign: `model.v = model.v.set("linear/w", x)`."""
+        return structure.fixed(gather(self))
 
     @v.setter
     def v(self, values: Any) -> None:
@@ -232,7 +243,7 @@ class Module(metaclass=Construction):
     @property
     def buffers(self) -> Container:
         """The buffers of the whole tree; assign to change them."""
-        return gather(self, buffers=True)
+        return structure.fixed(gather(self, buffers=True))
 
     @buffers.setter
     def buffers(self, values: Any) -> None:
@@ -246,7 +257,7 @@ class Module(metaclass=Construction):
 
     def state(self) -> Container:
         """Parameters, buffers and random state, as one Container of these three."""
-        return Container(v=self.v, buffers=self.buffers, random=navigation.random_state(self))
+        return Container(v=gather(self), buffers=gather(self, buffers=True), random=navigation.random_state(self))
 
     def set_state(self, state: Any) -> None:
         """Take over what `state()` gave, of a Module of the same structure."""
@@ -407,3 +418,10 @@ class Module(metaclass=Construction):
 
     def __repr__(self) -> str:
         return printing.module_repr(self)
+
+    def _repr_html_(self) -> str:
+        title, *lines = repr(self).splitlines()
+        return outline_html(title, lines)
+
+
+install(Module, "Module")

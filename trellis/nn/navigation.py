@@ -58,10 +58,12 @@ def add_place(error: BaseException, module: Any, args: tuple[Any, ...]) -> None:
 
 # ---- frozen parameters ---------------------------------------------------------------------------------------------------------
 def set_frozen(module: Any, path: str, frozen: bool) -> Any:
-    found = list(places(module))
-    chosen = {id(x) for place, _, _, x in found if not path or place == path or place.startswith(f"{path}/")}
-    if not chosen:
-        op = "freeze" if frozen else "unfreeze"
+    found, op, below = list(places(module)), "freeze" if frozen else "unfreeze", f"{path}/" if path else ""
+    unbuilt = [type(one).__name__ for place, one, _ in modules(module) if not one.built and f"{place}/".startswith(below)]
+    if unbuilt:  # its parameters would be trained
+        raise RuntimeError(f"{op}: {unbuilt[0]} is not built; call it once, or model.build()")
+    chosen = {id(x) for place, _, _, x in found if f"{place}/".startswith(below)}
+    if path and not chosen:
         raise ValueError(
             f"{op}: no parameter is at {path!r}; the module has {', '.join(map(repr, gather(module).to_flat_dict()))}"
         )

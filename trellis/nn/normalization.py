@@ -11,6 +11,7 @@ from trellis.nn.building import Options
 from trellis.nn.layer import Layer, initial, size
 from trellis.nn.torch_names import NORMALIZATION
 from trellis.ops.arguments import shape as shape_argument
+from trellis.ops.conversion import astype
 from trellis.ops.creation import ones, zeros
 from trellis.ops.normalization import batch_norm, group_norm, instance_norm, layer_norm, rms_norm
 from trellis.ops.windows import channel_last
@@ -91,7 +92,9 @@ class BatchNorm(ChannelNormalization):
             if self.momentum is None:  # the mean over all batches so far
                 new = [a + (b - a) / self.batches for a, b in zip(old, new)]
             self.running_mean, self.running_variance = new
-        return y
+        # Statistics in a longer dtype, as in mixed precision, leave that of the result alone.
+        short = y.dtype != x.dtype and (self.w is None or self.w.dtype == x.dtype)
+        return astype(y, x.dtype) if short else y
 
 
 class BatchNorm1D(BatchNorm):

@@ -117,6 +117,25 @@ def gather(module: Any, buffers: bool = False) -> Container:
     return _container(_nodes_of_module(module, buffers, {id(module)}))
 
 
+class _Fixed(dict[str, Any]):
+    """The members of a Container that is made anew each time: a write to it would be lost."""
+
+    def __setitem__(self, key: str, value: Any = None) -> None:
+        ways = "write model.v = model.v.set(path, value), or change a copy: v = model.v.copy()"
+        raise TypeError(f"model.v and model.buffers are made anew each time, so a write of {key!r} would be lost; {ways}")
+
+    __delitem__ = __setitem__
+
+
+def fixed(container: Container) -> Container:
+    """`container`, which nobody holds yet, such that writing to it raises, at every depth."""
+    for member in container._nodes.values():
+        if type(member) is Container:
+            fixed(member)
+    object.__setattr__(container, "_nodes", _Fixed(container._nodes))
+    return container
+
+
 def _container(nodes: dict[str, Any]) -> Container:
     made = object.__new__(Container)
     object.__setattr__(made, "_nodes", nodes)

@@ -6,7 +6,9 @@ their arrays to `call`, which finds the interpreter of Containers. The other fun
 
 from typing import TYPE_CHECKING
 
+from trellis.core.array import Array as _Array
 from trellis.core.discovery import op_modules
+from trellis.core.hints import install as _install_hints
 from trellis.core.lifting import lift_module
 
 # The functions of the other modules pass every array on as an operand: a wrapper would only cost time. Some read an array first.
@@ -14,7 +16,7 @@ _LIFTED = {
     "attention", "convolution", "creation", "data_types", "fft", "images", "losses", "normalization", "patterns", "pooling",
     "recurrent",
 }  # fmt: skip
-_READING = ("diag", "glu", "histogram", "pad", "prelu", "swiglu")
+_READING = ("array_split", "chunk", "diag", "glu", "histogram", "pad", "prelu", "split", "swapaxes", "swiglu")
 
 modules = op_modules(__name__, __path__)
 for _module in modules:
@@ -33,7 +35,7 @@ from trellis.ops.data_types import *
 from trellis.ops.elementwise import *
 from trellis.ops.images import *
 from trellis.ops.indexing import *
-from trellis.ops.linalg import diagonal, matmul, matrix_transpose, outer, tensordot, trace, vecdot
+from trellis.ops.linalg import cholesky_solve, diagonal, matmul, matrix_transpose, outer, tensordot, trace, vecdot
 from trellis.ops.losses import *
 from trellis.ops.manipulation import *
 from trellis.ops.methods import install_methods as _install_methods
@@ -48,7 +50,9 @@ from trellis.ops.special import *
 
 if not TYPE_CHECKING:  # a type checker sees the names above
     extensions = (fft, linalg)  # own namespaces; the standard has some names of linalg in the main namespace, too
-    __all__ = ["fft", "linalg", "diagonal", "matmul", "matrix_transpose", "outer", "tensordot", "trace", "vecdot"]
+    __all__ = ["fft", "linalg", "cholesky_solve", "diagonal", "matmul", "matrix_transpose", "outer"]
+    __all__ += ["tensordot", "trace", "vecdot"]
     __all__ += [name for module in modules if module not in extensions for name in module.__all__]
 
 _install_methods([module for module in modules if module not in (fft, linalg)])
+_install_hints(_Array, "Array")

@@ -18,6 +18,7 @@ from trellis.core.leaves import unwrap
 from trellis.core.typing import AnyArray, DeviceLike, DTypeLike, SeedLike
 from trellis.ops.arguments import check_axis, integer, one_axis
 from trellis.ops.comparison import equal
+from trellis.ops.conversion import astype
 from trellis.ops.manipulation import broadcast_shapes, expand_dims
 from trellis.ops.reduction import max as max_
 from trellis.ops.shapes import Sizes, broadcasts, differ, fits, listed, optional_shape, shape_of
@@ -59,16 +60,19 @@ def check_linear(op: str, x: Sizes, weight: Sizes, bias: Sizes | None, name: str
 # ---- dropout -------------------------------------------------------------------------------------------------------------------
 def dropout(
     x: AnyArray, prob: float, /, *, scale: bool = True, training: bool = True, seed: SeedLike = None, noise_shape: Any = None,
+    dtype: DTypeLike = None,
 ) -> AnyArray:  # fmt: skip
     """0 with probability `prob`, else x / (1 - prob), for each element; `scale=False` leaves x as it is.
 
     `noise_shape` broadcasts to the shape of `x`: elements along its axes of size 1 are kept or dropped together.
+    The result has `dtype`, or that of `x`.
 
     >>> import trellis as tl
     >>> tl.dropout(tl.ones(6), 0.5, seed=0)
     Array([2., 2., 0., 0., 2., 0.], dtype=float32, backend='numpy', device='cpu')
     """
     prob = _probability("dropout", "prob", prob)
+    x = x if dtype is None else astype(x, dtype, copy=False)
     if not training or prob == 0:
         return x
     if noise_shape is not None:

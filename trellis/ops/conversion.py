@@ -17,7 +17,7 @@ from trellis.core.typing import AnyArray, DeviceLike, DTypeLike
 from trellis.ops.arguments import check_fits, optional_dtype
 
 __all__ = [
-    "asarray", "astype", "backends", "from_dlpack", "is_array", "stop_gradient", "to_backend", "to_device", "to_native",
+    "array", "asarray", "astype", "backends", "from_dlpack", "is_array", "stop_gradient", "to_backend", "to_device", "to_native",
     "to_numpy",
 ]  # fmt: skip
 
@@ -42,6 +42,9 @@ def asarray(
     if isinstance(obj, Array) and data is obj._data:
         return obj  # not a second Array on the data: where assignment rebinds, it would not see a change of the first
     return Array(data)
+
+
+array = asarray
 
 
 def native_array(obj: Any, dtype: dtypes.DType | None, device: Any, copy: bool | None, backend: str | None) -> AnyArray:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from trellis.core.dispatch import call
+from trellis.core.hints import hooks
 from trellis.core.typing import AnyArray, DeviceLike, DTypeLike
 from trellis.ops.arguments import axes as as_axes, choice, integer, one_axis
 from trellis.ops.creation import create
@@ -14,6 +15,7 @@ __all__ = [
     "fft", "fftfreq", "fftn", "fftshift", "hfft", "ifft", "ifftn", "ifftshift", "ihfft", "irfft", "irfftn", "rfft",
     "rfftfreq", "rfftn",
 ]  # fmt: skip
+__getattr__, __dir__ = hooks(__name__, "fft", __all__)
 
 Ints = Sequence[int] | None
 _NORMS = ("backward", "ortho", "forward")

@@ -6,14 +6,16 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from trellis.core.dispatch import call, find, interpreters
+from trellis.core.hints import hooks
 from trellis.core.typing import AnyArray, Axis, DTypeLike
 from trellis.ops.arguments import axes as as_axes, choice, integer, one_axis, optional_dtype
 
 __all__ = [
-    "cholesky", "cross", "det", "diagonal", "eig", "eigh", "eigvals", "eigvalsh", "expm", "inv", "logm", "lstsq", "matmul",
-    "matrix_norm", "matrix_power", "matrix_rank", "matrix_transpose", "outer", "pinv", "qr", "slogdet", "solve",
-    "solve_triangular", "sqrtm", "svd", "svdvals", "tensordot", "trace", "vecdot", "vector_norm",
+    "cholesky", "cholesky_solve", "cross", "det", "diagonal", "eig", "eigh", "eigvals", "eigvalsh", "expm", "inv", "logm",
+    "lstsq", "matmul", "matrix_norm", "matrix_power", "matrix_rank", "matrix_transpose", "outer", "pinv", "qr", "slogdet",
+    "solve", "solve_triangular", "sqrtm", "svd", "svdvals", "tensordot", "trace", "vecdot", "vector_norm",
 ]  # fmt: skip
+__getattr__, __dir__ = hooks(__name__, "linalg", __all__)
 
 
 class EighResult(NamedTuple):
@@ -193,6 +195,7 @@ def solve_triangular(
 ) -> AnyArray:
     """The solution y of x1 @ y = x2 for a triangular `x1`; its other half is not read.
 
+    By default the upper triangle of `x1` is read, as in SciPy; `lower=True` reads the lower one, such as that of `cholesky`.
     `trans` "T" or "C" solves with its transpose or conjugate transpose.
 
     >>> import trellis as tl
@@ -222,6 +225,17 @@ def cholesky(x: AnyArray, /, *, upper: bool = False) -> AnyArray:
            [1., 2.]], dtype=float32, backend='numpy', device='cpu')
     """
     return call("cholesky", x, upper=upper)
+
+
+def cholesky_solve(x1: AnyArray, x2: AnyArray, /, *, upper: bool = False) -> AnyArray:
+    """The solution y of a @ y = x2, where `x1` is `tl.linalg.cholesky(a)`; `upper` as there.
+
+    >>> import trellis as tl
+    >>> factor = tl.linalg.cholesky(tl.asarray([[4.0, 2.0], [2.0, 5.0]]))
+    >>> tl.cholesky_solve(factor, tl.asarray([6.0, 7.0]))
+    Array([1., 1.], dtype=float32, backend='numpy', device='cpu')
+    """
+    return call("cholesky_solve", x1, x2, upper=upper)
 
 
 def qr(x: AnyArray, /, *, mode: str = "reduced") -> QRResult:

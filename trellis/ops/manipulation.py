@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import warnings
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,13 +13,16 @@ from trellis.core.dispatch import SCALARS, call, diagnose, interpreters
 from trellis.core.shapes import broadcast_shapes
 from trellis.core.typing import AnyArray, Axis, Operand, Shape
 from trellis.ops import arguments
-from trellis.ops.arguments import axes, axis_tuple, choice, integer, one_axis
+from trellis.ops.arguments import axes, axis_tuple, check_axis, choice, integer, one_axis
 from trellis.ops.shapes import shape_of
 
 __all__ = [
-    "broadcast_arrays", "broadcast_shapes", "broadcast_to", "concat", "diag", "expand_dims", "flip", "kron", "meshgrid",
-    "moveaxis", "pad", "permute_dims", "repeat", "reshape", "roll", "squeeze", "stack", "tile", "tril", "triu", "unstack",
+    "array_split", "broadcast_arrays", "broadcast_shapes", "broadcast_to", "chunk", "concat", "diag", "expand_dims", "flip",
+    "kron", "meshgrid", "moveaxis", "pad", "permute_dims", "repeat", "reshape", "roll", "split", "squeeze", "stack",
+    "swapaxes", "tile", "tril", "triu", "unstack",
 ]  # fmt: skip
+
+KEYS: dict[type, Callable[[Any, int], Any]] = {}  # the types of random keys, and the function that splits one; `random` fills it
 
 
 def reshape(x: AnyArray, /, shape: Shape, *, copy: bool | None = None) -> AnyArray:
@@ -59,6 +63,17 @@ def moveaxis(x: AnyArray, source: int | Sequence[int], destination: int | Sequen
     if len(moved) != len(to):
         raise ValueError(f"moveaxis: source={source!r} and destination={destination!r} have different lengths")
     return call("moveaxis", x, source=moved, destination=to)
+
+
+def swapaxes(x: AnyArray, axis1: int, axis2: int, /) -> AnyArray:
+    """Exchange two axes.
+
+    >>> import trellis as tl
+    >>> tl.swapaxes(tl.zeros((2, 3, 4)), 0, -1).shape
+    (4, 3, 2)
+    """
+    first, second = (check_axis("swapaxes", integer("swapaxes", "axis", a), len(shape_of(x))) for a in (axis1, axis2))
+    return moveaxis(x, (first, second), (second, first)) if first != second else moveaxis(x, first, first)
 
 
 def expand_dims(x: AnyArray, /, axis: int | Sequence[int]) -> AnyArray:
@@ -134,6 +149,59 @@ def unstack(x: AnyArray, /, *, axis: int = 0) -> tuple[AnyArray, ...]:
     [(2,), (2,), (2,)]
     """
     return call("unstack", x, axis=one_axis("unstack", axis))
+
+
+def split(x: AnyArray, indices_or_sections: int | Sequence[int] | None = None, /, axis: int = 0) -> tuple[AnyArray, ...]:
+    """Split an array along `axis` into equal parts, or at the given indices; `array_split` takes sizes that do not divide.
+
+    Random keys are split by `tl.split_key`; a key given here still works, with a warning.
+
+    >>> import trellis as tl
+    >>> [part.shape for part in tl.split(tl.zeros((6, 2)), 3)], [part.shape for part in tl.split(tl.zeros((6, 2)), [1, 4])]
+    ([(2, 2), (2, 2), (2, 2)], [(1, 2), (3, 2), (2, 2)])
+    """
+    if type(x) in KEYS:
+        warnings.warn("tl.split of a random key is deprecated; write tl.split_key(key, n)", DeprecationWarning, stacklevel=3)
+        return KEYS[type(x)](x, 2 if indices_or_sections is None else indices_or_sections)  # type: ignore[arg-type]
+    if indices_or_sections is None:
+        raise TypeError("split: the second argument is missing; give the number of parts, or the indices at which parts begin")
+    size = _size_along("split", x, axis)
+    if not hasattr(indices_or_sections, "__iter__") and size % (n := integer("split", "sections", indices_or_sections, 1)):
+        raise ValueError(f"split: axis {axis} has size {size}, which {n} does not divide; use tl.array_split or tl.chunk")
+    return array_split(x, indices_or_sections, axis)
+
+
+def array_split(x: AnyArray, indices_or_sections: int | Sequence[int], /, axis: int = 0) -> tuple[AnyArray, ...]:
+    """Split an array along `axis` at the given indices, or into parts whose sizes differ by 1 at most, larger ones first.
+
+    >>> import trellis as tl
+    >>> [part.shape for part in tl.array_split(tl.zeros(7), 3)]
+    [(3,), (2,), (2,)]
+    """
+    if hasattr(indices_or_sections, "__iter__"):
+        indices = tuple(integer("array_split", "indices", i) for i in indices_or_sections)  # type: ignore[union-attr]
+    else:
+        n = integer("array_split", "sections", indices_or_sections, 1)
+        each, larger = divmod(_size_along("array_split", x, axis), n)
+        indices = tuple(i * each + min(i, larger) for i in range(1, n))
+    return call("split", x, indices=indices, axis=one_axis("array_split", axis))
+
+
+def chunk(x: AnyArray, chunks: int, /, axis: int = 0) -> tuple[AnyArray, ...]:
+    """Split an array along `axis` into at most `chunks` parts of size ceil(n / chunks); the last may be smaller.
+
+    >>> import trellis as tl
+    >>> [part.shape for part in tl.chunk(tl.zeros(7), 3)]
+    [(3,), (3,), (1,)]
+    """
+    size = _size_along("chunk", x, axis)
+    each = max(-(-size // integer("chunk", "chunks", chunks, 1)), 1)
+    return call("split", x, indices=tuple(range(each, size, each)), axis=one_axis("chunk", axis))
+
+
+def _size_along(op: str, x: AnyArray, axis: int) -> int:
+    shape = shape_of(x)
+    return shape[check_axis(op, one_axis(op, axis), len(shape))]
 
 
 def flip(x: AnyArray, /, *, axis: Axis = None) -> AnyArray:

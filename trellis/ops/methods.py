@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 
 from trellis.core.array import Array
-from trellis.ops.conversion import asarray
-from trellis.ops.elementwise import imag, real
+from trellis.core.printing import array_html
+from trellis.ops.conversion import asarray, to_numpy
+from trellis.ops.elementwise import imag, real, round as round_
 from trellis.ops.manipulation import permute_dims, reshape
 
 
@@ -24,11 +25,22 @@ def _transpose(self: Array, *axes: Any) -> Any:
     return permute_dims(self, order or range(self.ndim)[::-1])
 
 
+def _rounded(self: Array, digits: int | None = None) -> Any:
+    if not digits or (digits > 0 and self.dtype.kind in "iu"):
+        return round_(self)
+    return round_(self * 10.0**digits) / 10.0**digits
+
+
 _IN_PLACE = ("resize", "sort")
 _OTHER_FORMS = {
+    "__divmod__": lambda self, other: (self // other, self % other),
+    "__rdivmod__": lambda self, other: (other // self, other % self),
+    "__round__": _rounded,
+    "_repr_html_": lambda self: array_html(self._data),
     "copy": lambda self: asarray(self, copy=True),
     "flatten": lambda self: reshape(self, (-1,), copy=True),
     "imag": property(imag),
+    "numpy": to_numpy,
     "ravel": lambda self: reshape(self, (-1,)),
     "real": property(real),
     "reshape": _reshape,

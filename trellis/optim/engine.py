@@ -21,6 +21,7 @@ from trellis.core import dtypes, tree
 from trellis.core.array import Array
 from trellis.core.container import Container
 from trellis.core.dispatch import find_all, interpreters, load
+from trellis.core.hints import install, refuse
 from trellis.core.leaves import Nest, unwrap
 from trellis.core.typing import AnyArray
 from trellis.ops.conversion import astype, native_array
@@ -200,6 +201,7 @@ class Optimizer:
         options = {**dict(zip(("lr",), args)), **options}
         for name in options:
             if name not in self._defaults:
+                refuse(self._name, (name,), self._defaults)
                 raise TypeError(f"{self._name}: unknown option {name!r}; it has {', '.join(self._defaults)}")
         for name, default in self._defaults.items():
             setattr(self, name, options.get(name, default))
@@ -460,3 +462,6 @@ def _like(what: str, x: AnyArray, own: AnyArray) -> AnyArray:
     if shape != expected:
         raise ValueError(f"{what} has shape {shape}; for these weights it must have {expected}")
     return Array(made) if isinstance(own, Array) else made
+
+
+install(Optimizer, "Optimizer")

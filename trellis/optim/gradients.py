@@ -7,7 +7,7 @@ from typing import Any
 from trellis.core import dtypes, tree
 from trellis.core.dispatch import interpreters
 from trellis.ops.conversion import astype
-from trellis.ops.elementwise import add, clip, divide, multiply, sqrt, square
+from trellis.ops.elementwise import abs, add, clip, divide, multiply, sqrt, square
 from trellis.ops.reduction import sum as sum_of
 from trellis.ops.searching import where
 
@@ -23,6 +23,7 @@ def global_norm(grads: Any, /) -> Any:
     """
     total: Any = None
     for g in tree.leaves(grads):
+        g = abs(g) if dtype_of(g).kind == "c" else g
         part = sum_of(square(astype(g, wide(dtype_of(g)), copy=False)))
         total = part if total is None else add(total, part)
     if total is None:

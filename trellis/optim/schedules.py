@@ -7,6 +7,7 @@ or schedules.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -89,6 +90,8 @@ def cosine_schedule(initial: float, steps: int, /, *, final: float = 0.0) -> Sch
     >>> import trellis as tl
     >>> [round(tl.cosine_schedule(1.0, 4)(step), 3) for step in (0, 1, 2, 3, 4)]
     [1.0, 0.854, 0.5, 0.146, 0.0]
+    >>> tl.Adam(tl.cosine_schedule(1.0, 4, final=0.1))
+    Adam(lr=cosine_schedule(1.0, 4, final=0.1))
     """
     initial, final = _rate("cosine_schedule", "initial", initial), _rate("cosine_schedule", "final", final)
     whole_number("cosine_schedule", "steps", steps)
@@ -188,17 +191,33 @@ def whole_number(name: str, argument: str, value: Any, least: int = 1) -> None:
         raise ValueError(f"{name}: {argument}={value!r} must be a whole number, {least} or more")
 
 
-def _of_steps(function: Schedule) -> Schedule:
+class _of_steps:
     """A schedule from a function of a Python number or a `tl.Array` of floats. A native array gives a native one."""
 
-    def schedule(step: Any) -> Any:
+    def __init__(self, function: Callable[[Any], Any]) -> None:
+        self.function, self.text = function, ""
+
+    def __call__(self, step: Any) -> Any:
         if isinstance(step, (int, float)):
-            return function(step)
+            return self.function(step)
         x = step if isinstance(step, Array) else Array(step)
-        found = function(x if x.dtype.kind == "f" else astype(x, dtypes.float32))
+        found = self.function(x if x.dtype.kind == "f" else astype(x, dtypes.float32))
         return found if isinstance(step, Array) or not isinstance(found, Array) else found._data
 
-    return schedule
+    def __repr__(self) -> str:
+        return self.text
+
+
+def _printed(make: Callable[..., Any]) -> Callable[..., Any]:
+    """A maker of schedules that print as the call which made them."""
+
+    @functools.wraps(make)
+    def made(*args: Any, **options: Any) -> Any:
+        schedule = make(*args, **options)
+        schedule.text = f"{make.__name__}({', '.join([*map(repr, args), *(f'{n}={x!r}' for n, x in options.items())])})"
+        return schedule
+
+    return made
 
 
 def _either(of_array: Callable[..., Any], of_number: Callable[..., Any]) -> Callable[..., Any]:
@@ -217,3 +236,7 @@ def _along_line(start: float, end: float, share: Any) -> Any:
 
 def _along_cosine(start: float, end: float, share: Any) -> Any:
     return end + (start - end) * (1.0 + _cos(share * math.pi)) / 2.0
+
+
+for _name in __all__:
+    globals()[_name] = _printed(globals()[_name])

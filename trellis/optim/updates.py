@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from trellis.composites.support import constant
 from trellis.core import dispatch, dtypes, tree
 from trellis.core.container import Container
 from trellis.core.dispatch import call, find_all, interpreters
@@ -131,9 +132,12 @@ def _update(
     if not nest.leaves:
         return (nest.rebuild([]),) * (1 + len(optimizer.slots))
     rate, before = _native(lr), _steps_before(op, _native(step))
-    backend = find_all(*[x for flat in columns for x in flat], rate, before)
+    placed = [x for flat in columns for x in flat if not isinstance(x, np.generic)]
+    backend = find_all(*placed or columns[0], rate, before)
     for name, flat in zip(arrays, columns):
-        for x in flat:
+        for i, x in enumerate(flat):
+            if isinstance(x, np.generic):  # a 0-d array of the framework beside which it stands
+                x = flat[i] = constant(np.asarray(x), placed[0] if placed else x)
             if backend is dispatch.SCALARS or (x is not None and interpreters[type(x)].name != backend.name):
                 fix = f"make it one with tl.asarray, or tl.full_like(w, {x})"
                 raise TypeError(f"{op}: expected an array for {name}, got {x!r}; {fix}")

@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING
 
 from trellis.core.discovery import op_modules
+from trellis.core.hints import hooks as _hooks
 from trellis.core.lifting import lift_module
 
 modules = op_modules(__name__, __path__)
@@ -16,3 +17,4 @@ from trellis.random.state import *
 
 if not TYPE_CHECKING:
     __all__ = [name for module in modules for name in module.__all__]
+    __getattr__, __dir__ = _hooks(__name__, "tl", __all__)

@@ -23,8 +23,9 @@ from trellis.core.lifting import PER_LEAF
 from trellis.core.typing import AnyArray
 from trellis.ops.arguments import integer
 from trellis.ops.conversion import astype
+from trellis.ops.manipulation import KEYS
 
-__all__ = ["Key", "fold_in", "split"]
+__all__ = ["Key", "fold_in", "split_key"]
 
 Words = tuple[int, int]
 
@@ -50,11 +51,12 @@ def threefry(key: Words, counter: Words) -> Words:
 class Key:
     """A key of the portable generator: `seed=key` gives the same numbers on every backend. 0 is a seed as any other.
 
-    `tl.split` makes keys of a key and `tl.fold_in` mixes a number into it; use each key for one draw. A Key is a node of trees,
-    so it can be an argument of `jax.jit`. `tl.Key(words)` takes an array of two uint32, such as `jax.random.key_data(key)`.
+    `tl.split_key` makes keys of a key and `tl.fold_in` mixes a number into it; use each key for one draw. A Key is a node of
+    trees, so it can be an argument of `jax.jit`. `tl.Key(words)` takes an array of two uint32, such as
+    `jax.random.key_data(key)`.
 
     >>> import trellis as tl
-    >>> first, second = tl.split(tl.Key(0))
+    >>> first, second = tl.split_key(tl.Key(0))
     >>> tl.random_uniform(shape=2, seed=first)
     Array([0.16769588, 0.24726522], dtype=float32, backend='numpy', device='cpu')
     """
@@ -75,7 +77,7 @@ class Key:
 
     def __len__(self) -> int:
         if not self.shape:
-            raise TypeError("len(key): this is one key; tl.split(key, n) makes n of it")
+            raise TypeError("len(key): this is one key; tl.split_key(key, n) makes n of it")
         return self.shape[0]
 
     def __getitem__(self, index: int) -> Key:
@@ -170,16 +172,16 @@ def derived(data: Any, high: int, low: int) -> Any:
     return threefry(data, (high, low)) if type(data) is tuple else interpreters[type(data)].threefry(data, high, low)
 
 
-def split(key: int | Key, n: int = 2, /) -> Key:
+def split_key(key: int | Key, n: int = 2, /) -> Key:
     """`n` independent keys, as one Key of shape (n,) that can be unpacked, indexed and looped over.
 
     >>> import trellis as tl
-    >>> first, second = tl.split(tl.Key(0))
-    >>> len(tl.split(first, 5))
+    >>> first, second = tl.split_key(tl.Key(0))
+    >>> len(tl.split_key(first, 5))
     5
     """
-    data = one_key("split", key)
-    n = integer("split", "n", n, 1)
+    data = one_key("split_key", key)
+    n = integer("split_key", "n", n, 1)
     if type(data) is not tuple:
         interpreter = interpreters[type(data)]
         device = interpreter.device_of(data)
@@ -217,3 +219,4 @@ def _number_words(number: Array, dtype: dtypes.DType) -> tuple[Any, Any]:
 
 
 PER_LEAF["seed"] = fold_in  # each leaf of a Container draws other numbers
+KEYS.update({Key: split_key, int: split_key})

@@ -90,8 +90,10 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_in_child)
 
 
-def seed(value: SeedLike, /) -> None:
+def seed(value: SeedLike = None, /, *, seed_value: SeedLike = None) -> None:
     """Seed every draw without `seed=` in this context (thread or task); None takes a seed from the operating system.
+
+    `seed_value` is another name of the seed.
 
     The frameworks' global generators do not change: each context has generators of its own. The numbers of such draws differ
     between backends, but shuffles and initial weights are the same on all.
@@ -103,6 +105,7 @@ def seed(value: SeedLike, /) -> None:
     >>> bool(tl.all(x == tl.random_normal(shape=3)))
     True
     """
+    value = seed_value if value is None else value
     if value is None:
         _STATE.set(_unseeded(_STATE.get()))
         return

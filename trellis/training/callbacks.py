@@ -6,6 +6,7 @@ import json
 import math
 import os
 from collections.abc import Callable
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,10 +15,12 @@ from trellis.core.container import Container
 from trellis.nn.saving import FileError, load, parts_left_by, save
 from trellis.optim.engine import fitted
 from trellis.optim.schedules import whole_number
-from trellis.training.steps import rate_of
+from trellis.training.steps import inner, rate_of
 
 if TYPE_CHECKING:
     from trellis.training.trainer import Run
+
+__all__ = ["CSVLogger", "Callback", "Checkpoint", "EarlyStopping", "ReduceLROnPlateau", "TensorBoard"]
 
 
 class Callback:
@@ -62,11 +65,47 @@ def as_callbacks(callbacks: Any) -> list[Callback]:
     return [one if isinstance(one, Callback) else _Function(one) for one in several]
 
 
-class EarlyStopping(Callback):
+class _Watch(Callback):
+    """Watches whether a measured quantity becomes better."""
+
+    def __init__(self, monitor: str, patience: int, min_delta: float, mode: str) -> None:
+        whole_number(type(self).__name__, "patience", patience)
+        if mode not in ("", "min", "max"):
+            raise ValueError(f"{type(self).__name__}: mode={mode!r} must be 'min' or 'max'")
+        self.monitor, self.patience, self.min_delta, self.mode = monitor, patience, min_delta, mode
+        self.on_begin(None)
+
+    def on_begin(self, run: Any) -> None:
+        self.best, self.best_epoch, self.waited = math.inf, 0, 0
+
+    def is_better(self, run: Run) -> bool:
+        """Whether the last epoch is the best so far; else it counts as waited for."""
+        row = run.history.rows[-1]
+        monitor = self.monitor or ("validation_loss" if "validation_loss" in row else "loss")
+        if monitor not in row:
+            raise ValueError(f"{type(self).__name__}: {monitor!r} is not measured; there is {', '.join(map(repr, row))}")
+        smaller = self.mode == "min" or (not self.mode and monitor.endswith(_SMALLER))
+        value = row[monitor] if smaller else -row[monitor]
+        self.watched, self.waited = monitor, self.waited + 1
+        if value < self.best - self.min_delta:
+            self.best, self.best_epoch, self.waited = value, run.epoch, 0
+        return not self.waited
+
+    def state(self) -> dict[str, Any]:
+        return {"numbers": np.array([self.best, self.best_epoch, self.waited], np.float64)}
+
+    def set_state(self, state: Container) -> None:
+        self.best, self.best_epoch, self.waited = state["numbers"]._data.tolist()
+
+
+_SMALLER = ("loss", "error", "mae", "mse", "rmse", "perplexity")  # ends of names of what is better when smaller
+
+
+class EarlyStopping(_Watch):
     """Stop when `monitor` has not become better by `min_delta` for `patience` epochs; at the end, back to the best parameters.
 
-    `monitor` is "validation_loss" if there is validation, else "loss". What ends in "loss" or "error" is better when smaller,
-    what does not when larger; `mode` "min" or "max" says otherwise.
+    `monitor` is "validation_loss" if there is validation, else "loss". What ends in "loss", "error", "mae", "mse", "rmse" or
+    "perplexity" is better when smaller, what does not when larger; `mode` "min" or "max" says otherwise.
 
     >>> import trellis as tl
     >>> stopping = tl.EarlyStopping(patience=3)
@@ -75,43 +114,98 @@ class EarlyStopping(Callback):
     def __init__(
         self, monitor: str = "", *, patience: int = 5, min_delta: float = 0.0, mode: str = "", restore_best: bool = True
     ) -> None:
-        whole_number("EarlyStopping", "patience", patience)
-        if mode not in ("", "min", "max"):
-            raise ValueError(f"EarlyStopping: mode={mode!r} must be 'min' or 'max'")
-        self.monitor, self.patience, self.min_delta, self.mode = monitor, patience, min_delta, mode
+        super().__init__(monitor, patience, min_delta, mode)
         self.restore_best = restore_best
-        self.on_begin(None)
 
     def on_begin(self, run: Any) -> None:
-        self.best, self.best_epoch, self.waited = math.inf, 0, 0
+        super().on_begin(run)
         self.values: dict[str, Any] = {}
 
     def on_epoch(self, run: Run) -> None:
-        row = run.history.rows[-1]
-        monitor = self.monitor or ("validation_loss" if "validation_loss" in row else "loss")
-        if monitor not in row:
-            raise ValueError(f"EarlyStopping: {monitor!r} is not measured; there is {', '.join(map(repr, row))}")
-        smaller = self.mode == "min" or (not self.mode and monitor.endswith(("loss", "error")))
-        value = row[monitor] if smaller else -row[monitor]
-        if value < self.best - self.min_delta:
-            self.best, self.best_epoch, self.waited = value, run.epoch, 0
-            if self.restore_best:
-                self.values = {"v": run.v, "buffers": run.buffers}
-            return
-        self.waited += 1
+        if self.is_better(run) and self.restore_best:
+            self.values = {"v": run.v, "buffers": run.buffers}
         if self.waited >= self.patience:
-            run.stop(f"{monitor} was best in epoch {self.best_epoch:.0f}")
+            run.stop(f"{self.watched} was best in epoch {self.best_epoch:.0f}")
 
     def on_end(self, run: Run) -> None:
         if self.values:
             run.set_values(self.values["v"], self.values["buffers"], partial=True)
 
     def state(self) -> dict[str, Any]:
-        return {"numbers": np.array([self.best, self.best_epoch, self.waited], np.float64), **self.values}
+        return {**super().state(), **self.values}
 
     def set_state(self, state: Container) -> None:
-        self.best, self.best_epoch, self.waited = state["numbers"]._data.tolist()
+        super().set_state(state)
         self.values = {name: _part(state, name) for name in ("v", "buffers")} if "v" in state else {}
+
+
+class ReduceLROnPlateau(_Watch):
+    """Multiply the learning rate by `factor`, down to `min_lr`, when `monitor` has not become better for `patience` epochs.
+
+    `monitor`, `min_delta` and `mode` are as in `tl.EarlyStopping`. The learning rate must be a number. The step is not compiled
+    again.
+
+    >>> import trellis as tl
+    >>> plateau = tl.ReduceLROnPlateau(patience=2, factor=0.5)
+    """
+
+    def __init__(
+        self, monitor: str = "", *, factor: float = 0.1, patience: int = 10, min_delta: float = 0.0, mode: str = "",
+        min_lr: float = 0.0,
+    ) -> None:  # fmt: skip
+        if not 0 < factor < 1:
+            raise ValueError(f"ReduceLROnPlateau: factor={factor} must lie between 0 and 1")
+        super().__init__(monitor, patience, min_delta, mode)
+        self.factor, self.min_lr = factor, min_lr
+
+    def on_begin(self, run: Any) -> None:
+        super().on_begin(run)
+        if run is not None and rate_of(run.optimizer) is None:
+            raise ValueError("ReduceLROnPlateau: the learning rate is a schedule; give the optimizer a number, or leave this out")
+
+    def on_epoch(self, run: Run) -> None:
+        if not self.is_better(run) and self.waited >= self.patience:
+            inner(run.optimizer).lr = max((rate_of(run.optimizer) or 0.0) * self.factor, self.min_lr)
+            self.waited = 0
+
+
+class CSVLogger(Callback):
+    """Write the measurements to a .csv file after every epoch, one line per epoch; the file is whole at any time.
+
+    >>> import trellis as tl
+    >>> logger = tl.CSVLogger("run.csv")
+    """
+
+    def __init__(self, path: Any) -> None:
+        if os.path.splitext(os.fspath(path))[1] != ".csv":
+            raise ValueError(f"CSVLogger: {os.fspath(path)!r} must end in .csv")
+        self.path = path
+
+    def on_epoch(self, run: Run) -> None:
+        run.history.save(self.path)
+
+
+class TensorBoard(Callback):
+    """Write the loss of every step and the measurements of every epoch to `folder` for TensorBoard, which must be installed.
+
+    >>> import trellis as tl
+    >>> tl.TensorBoard("runs/first")  # doctest: +SKIP
+    """
+
+    def __init__(self, folder: Any) -> None:
+        try:
+            self.writer = import_module("tensorboard.summary").Writer(os.fspath(folder))
+        except ImportError as error:
+            raise ImportError("TensorBoard: tensorboard is not installed; pip install trellis[tensorboard]") from error
+
+    def on_step(self, run: Run) -> None:
+        self.writer.add_scalar("step/loss", run.loss, run.step)
+
+    def on_epoch(self, run: Run) -> None:
+        for name, value in run.history.rows[-1].items():
+            if name != "epoch":
+                self.writer.add_scalar(name, value, run.epoch)
+        self.writer.flush()
 
 
 class Checkpoint(Callback):
@@ -149,7 +243,8 @@ class Checkpoint(Callback):
             "model": run.model.state(), "optimizer": run.optimizer.state, "data": run.data_state(),
             "callbacks": {str(i): callback.state() for i, callback in enumerate(run.callbacks)},
             "losses": np.array(run.history.losses, np.float64),
-            "training": np.frombuffer(json.dumps(about).encode(), np.uint8),  # among the arrays, whose hash then covers it
+            # among the arrays, whose hash then covers it
+            "training": np.frombuffer(json.dumps(about, default=np.ndarray.tolist).encode(), np.uint8),
         }  # fmt: skip
         save(self.path, parts)
 

@@ -9,6 +9,7 @@ import os
 from collections.abc import Iterator
 from typing import Any
 
+from trellis.core.printing import table_html
 from trellis.nn.saving import _atomic
 from trellis.training.plot import plot_curves
 
@@ -48,6 +49,10 @@ class History:
     def __repr__(self) -> str:
         last = "".join(f", {name} {value:.4g}" for name, value in (self.rows or [{}])[-1].items() if name.endswith("loss"))
         return f"History({len(self.rows)} epochs, {len(self.losses)} steps{last}{', ' * bool(self.stopped)}{self.stopped})"
+
+    def _repr_html_(self) -> str:
+        rows = [[f"{x:.4g}" if isinstance(x := row.get(name, ""), float) else str(x) for name in self.names] for row in self.rows]
+        return table_html(repr(self), rows, self.names)
 
     def save(self, path: Any) -> None:
         """Write a .csv file with one line per epoch, or a .json file with the losses of the steps too: all of it, or nothing."""

@@ -7,9 +7,12 @@ import copy
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from trellis.core import dtypes, tree
 from trellis.core.array import Array
 from trellis.core.container import Container
+from trellis.metrics import KNOWN, Metric
 from trellis.nn.border import run_copy
 from trellis.nn.building import Stream
 from trellis.nn.functional import functional_call
@@ -17,15 +20,15 @@ from trellis.nn.module import Module
 from trellis.nn.structure import modules
 from trellis.nn.tracking import Tracker
 from trellis.ops.comparison import isfinite
-from trellis.ops.conversion import astype
+from trellis.ops.conversion import astype, to_numpy
+from trellis.ops.manipulation import concat
 from trellis.ops.reduction import all as all_of, mean
-from trellis.ops.searching import argmax
 from trellis.random.keys import Key
 from trellis.training.data import Batch, Place
 from trellis.transforms.compile import compile as compiled
 from trellis.transforms.gradients import value_and_grad
 
-Metrics = Mapping[str, Callable[..., Any]]
+Metrics = Mapping[str, Any]
 
 
 class NonFiniteLoss(FloatingPointError):
@@ -53,7 +56,8 @@ class Steps:
             compile = place.backend.name != "torch"  # whose compiler takes longer than many a training
         self.compiles = compile and place.backend.compiles([])
         self._train = compiled(self._advance)
-        self._measure = compiled(self._evaluate) if self.compiles else self._evaluate
+        maybe_compiled = compiled if self.compiles else (lambda function: function)
+        self._measure, self._outputs = maybe_compiled(self._evaluate), maybe_compiled(self._apply)
 
     # ---- training --------------------------------------------------------------------------------------------------------------
     def train(self, moment: Moment, state: Any) -> tuple[Container, Container, Any, float, dict[str, float]]:
@@ -68,7 +72,7 @@ class Steps:
             (loss, (outputs, buffers)), grads = self.gradients(moment)
             v = self.optimizer.step(moment.v, grads)
             measured = self._metrics(outputs, moment.batch.targets)
-        return v, buffers, state, float(loss), {name: float(value) for name, value in measured.items()}
+        return v, buffers, state, float(loss), tree.map(to_numpy, measured)
 
     def _advance(self, v: Any, buffers: Any, key: Any, batch: Any, state: Any, rate: Any) -> tuple[Any, ...]:
         (loss, (outputs, buffers)), grads = self.gradients(Moment(v, buffers, key, Batch(*batch, rows=0)))
@@ -87,22 +91,36 @@ class Steps:
     # ---- evaluation ------------------------------------------------------------------------------------------------------------
     def evaluate(self, v: Any, buffers: Any, batches: Iterable[Any]) -> dict[str, float]:
         """Means of the loss and the metrics over all rows, with the model in evaluation mode."""
-        means = Means()
+        means = Means(metrics=self.metrics)
         with mode(self.model, False):
             for batch in map(self.place.to_batch, batches):
                 if not batch.rows:
                     continue
                 loss, measured = self._measure(v, buffers, batch[:3])
-                means.add(batch.rows, {"loss": float(loss)} | {name: float(value) for name, value in measured.items()})
+                means.add(batch.rows, {"loss": float(loss), **tree.map(to_numpy, measured)})
         return means.values()
 
+    def predict(self, v: Any, buffers: Any, batches: Iterable[Any]) -> Any:
+        """The outputs for all batches, one after the other, with the model in evaluation mode."""
+        with mode(self.model, False):
+            found = [self._outputs(v, buffers, batch[:2]) for batch in map(self.place.to_batch, batches) if batch.rows]
+        if not found:
+            raise ValueError("predict: data gave no batch with rows")
+        return tree.map(lambda *parts: concat(parts, axis=0), *found)
+
+    def _apply(self, v: Any, buffers: Any, batch: Any) -> Any:
+        return functional_call(self.model, v, buffers, *batch[0], **batch[1])[0]
+
     def _evaluate(self, v: Any, buffers: Any, batch: Any) -> tuple[Any, Any]:
-        args, kwargs, targets = batch
-        outputs, _ = functional_call(self.model, v, buffers, *args, **kwargs)
-        return self.loss(outputs, *targets), self._metrics(outputs, targets)
+        outputs = self._apply(v, buffers, batch)
+        return self.loss(outputs, *batch[2]), self._metrics(outputs, batch[2])
 
     def _metrics(self, outputs: Any, targets: Any) -> dict[str, Any]:
-        return {name: _average(metric(outputs, *targets)) for name, metric in self.metrics.items()}
+        """The mean of a function for this batch, or its state if a metric streams."""
+        return {
+            name: metric.update(None, outputs, *targets) if isinstance(metric, Metric) else _average(metric(outputs, *targets))
+            for name, metric in self.metrics.items()
+        }
 
     # ---- what went wrong -------------------------------------------------------------------------------------------------------
     def explain_loss(self, moment: Moment, before: Moment | None) -> str:
@@ -186,41 +204,48 @@ def mode(model: Module, training: bool | None) -> Iterator[None]:
 
 
 class Means:
-    """Means over the rows of batches."""
+    """Means over the rows of batches, and the states of metrics that stream."""
 
-    def __init__(self, rows: int = 0, sums: Mapping[str, float] | None = None) -> None:
-        self.rows, self.sums = rows, dict(sums or {})
+    def __init__(self, rows: int = 0, sums: Mapping[str, Any] | None = None, metrics: Metrics | None = None) -> None:
+        self.rows, self.sums, self.metrics = rows, dict(sums or {}), metrics or {}
 
-    def add(self, rows: int, values: Mapping[str, float]) -> None:
+    def add(self, rows: int, values: Mapping[str, Any]) -> None:
+        """One more batch: means of its rows, and states of it as dicts of NumPy arrays."""
         self.rows += rows
         for name, value in values.items():
-            self.sums[name] = self.sums.get(name, 0.0) + value * rows
+            if isinstance(value, dict):
+                before = self.sums.get(name, {})
+                self.sums[name] = {key: np.add(before.get(key, 0.0), one) for key, one in value.items()}
+            else:
+                self.sums[name] = self.sums.get(name, 0.0) + value * rows
 
     def values(self) -> dict[str, float]:
         if not self.rows:
             raise ValueError("evaluate: data gave no batch with rows")
-        return {name: total / self.rows for name, total in self.sums.items()}
+        return {name: self._value(name, total) for name, total in self.sums.items()}
+
+    def _value(self, name: str, total: Any) -> float:
+        return float(self.metrics[name].result(total)) if isinstance(total, dict) else total / self.rows
 
 
 # ---- metrics -------------------------------------------------------------------------------------------------------------------
-def accuracy(outputs: Any, targets: Any) -> Any:
-    """Where the largest of the last axis is the class in `targets`, or the largest there if these have that axis too."""
-    chosen = argmax(outputs, axis=-1)
-    wanted = argmax(targets, axis=-1) if targets.ndim == outputs.ndim else targets
-    return chosen == astype(wanted, chosen.dtype, copy=False)
-
-
 def named_metrics(metrics: Any) -> dict[str, Callable[..., Any]]:
     """Metrics by name: of a dict, or of functions, or names of known ones."""
     several = [metrics] if isinstance(metrics, str) or callable(metrics) else metrics or ()
-    found: dict[str, Any] = {getattr(one, "__name__", str(one)): one for one in several}
-    if isinstance(metrics, Mapping):
-        found = dict(metrics)
+    found: dict[str, Any] = {_name_of(one): one for one in several} if not isinstance(metrics, Mapping) else dict(metrics)
     for name, metric in list(found.items()):
-        if metric == "accuracy":
-            found[name] = accuracy
-        elif not callable(metric):
-            raise ValueError(f"fit: the metric {metric!r} is unknown; give 'accuracy', or a function of the outputs and targets")
+        if isinstance(metric, str) and metric in KNOWN:
+            found[name] = KNOWN[metric]()
+        elif not callable(metric) or isinstance(metric, type):
+            known = ", ".join(map(repr, KNOWN))
+            raise ValueError(
+                f"fit: the metric {metric!r} is unknown; give {known}, a tl.metrics.Metric, or a function of outputs and targets"
+            )
         if name in ("loss", "epoch", "seconds") or not name.isprintable():
             raise ValueError(f"fit: a metric cannot have the name {name!r}; give it another as {{name: function}}")
     return found
+
+
+def _name_of(metric: Any) -> str:
+    known = {kind: name for name, kind in KNOWN.items()}
+    return known.get(type(metric)) or getattr(metric, "__name__", metric if isinstance(metric, str) else type(metric).__name__)

@@ -7,10 +7,16 @@ import os
 import time
 from typing import Any
 
+import numpy as np
+
+from trellis.core import tree
+from trellis.core.array import Array
 from trellis.core.container import Container
+from trellis.core.leaves import unwrap
 from trellis.nn import building
 from trellis.nn.module import Module
 from trellis.nn.structure import modules
+from trellis.ops.conversion import to_numpy
 from trellis.optim.engine import Optimizer, fitted
 from trellis.optim.schedules import whole_number
 from trellis.random.keys import Key, fold_in
@@ -34,7 +40,7 @@ class Run:
         self.history = History()
         self.epoch = self.step = self.position = 0
         self.loss = math.nan
-        self.means = Means()
+        self.means = Means(metrics=steps.metrics)
         self.seconds = 0.0
         self.key, self.rate = Key(settings["seed"]), rate_of(self.optimizer)
         self.moment: Moment | None = None
@@ -78,7 +84,7 @@ class Run:
         if len(data):
             self.data.set_state(data)
         self.epoch, self.position, self.step = about["epoch"], about["position"], about["step"]
-        self.means = Means(about["rows"], about["sums"])
+        self.means = Means(about["rows"], about["sums"], self.steps.metrics)
         self.history = History(about["history"], losses, about["stopped"])
         self._take_over()
 
@@ -132,7 +138,7 @@ class Run:
             self.seconds += time.monotonic() - begun
         row["seconds"] = round(self.seconds, 3)
         self.history.rows.append(row)
-        self.epoch, self.position, self.means = self.epoch + 1, 0, Means()
+        self.epoch, self.position, self.means = self.epoch + 1, 0, Means(metrics=self.steps.metrics)
 
 
 class Trainer:
@@ -167,7 +173,8 @@ class Trainer:
         - `data`: a tuple of arrays, `(x, y)`, from which batches of `batch_size` are taken, by `shuffle` in a new order;
           or an iterable of batches, such as a list, a torch DataLoader or a tf.data.Dataset; or a function of the epoch, counted
           from 0, that returns one; an endless one with `steps_per_epoch`. They go to the model's framework, floats in its dtype.
-        - `loss(outputs, *targets)`: a scalar. `metrics`: "accuracy", or functions as `loss`, or a dict of them by name.
+        - `loss(outputs, *targets)`: a scalar. `metrics`: names such as "accuracy" or "rmse", a `tl.metrics.Metric`, functions
+          as `loss`, or a dict of them by name. A metric takes the second target, if there is one, as weights.
         - `validation`: data as well; after each epoch the loss and metrics on it are measured in evaluation mode.
         - `callbacks`: see `tl.Callback`; a function is called after every epoch.
         - `checkpoint`: a path or a `tl.Checkpoint`. With `resume` a training whose file is there goes on exactly where it was.
@@ -215,19 +222,45 @@ class Trainer:
             if progress:
                 progress.close()
 
-    def evaluate(self, model: Module, data: Any, loss: Any, metrics: Any = None, *, batch_size: int = 32) -> dict[str, float]:
-        """Means of the loss and the metrics over `data`, with the model in evaluation mode.
+    def evaluate(
+        self, model: Module, data: Any, loss: Any, metrics: Any = None, *, batch_size: int = 32, steps: int | None = None
+    ) -> dict[str, float]:
+        """Means of the loss over `data`, and metrics of it, with the model in evaluation mode; data and metrics are as in `fit`.
+
+        `steps` is the number of batches that are taken of an endless iterable.
 
         >>> import numpy as np, trellis as tl
-        >>> found = tl.Trainer().evaluate(tl.Linear(2, 1), (np.ones((4, 2)), np.ones((4, 1))), tl.mse_loss)
+        >>> found = tl.Trainer().evaluate(tl.Linear(2, 1), (np.ones((4, 2)), np.ones((4, 1))), tl.mse_loss, ["mae", "r2"])
         >>> list(found)
-        ['loss']
+        ['loss', 'mae', 'r2']
         """
         self._check(model, loss, None)
-        found = source(data, batch_size=batch_size, shuffle=False)
+        found, made = self._on_data(model, data, batch_size, steps, loss, metrics)
+        return made.evaluate(model.v, model.buffers, found.epoch(0))
+
+    def predict(self, model: Module, data: Any, *, batch_size: int = 32, steps: int | None = None) -> Any:
+        """The outputs of the model in evaluation mode for all rows of `data`, in order.
+
+        `data` is as in `fit`; targets in it are passed over. The outputs are NumPy arrays for NumPy arrays and `tl.Array`s for
+        `tl.Array`s, else arrays of the model's framework.
+
+        >>> import numpy as np, trellis as tl
+        >>> tl.Trainer().predict(tl.Linear(2, 3), np.ones((5, 2)), batch_size=2).shape
+        (5, 3)
+        """
+        self._check(model, print, None)
+        found, made = self._on_data(model, data, batch_size, steps)
+        first = tree.leaves(found.first())[0]
+        outputs = made.predict(model.v, model.buffers, found.epoch(0))
+        change = to_numpy if isinstance(first, np.ndarray) else unwrap
+        return outputs if isinstance(first, Array) else tree.map(change, outputs)
+
+    def _on_data(
+        self, model: Module, data: Any, batch_size: int, steps: int | None, loss: Any = None, metrics: Any = None
+    ) -> tuple[Source, Steps]:
+        found = source(data, steps, batch_size=batch_size, shuffle=False)
         _build(model, found)
-        steps = Steps(model, loss, None, named_metrics(metrics), Place(model.v), self.compile)
-        return steps.evaluate(model.v, model.buffers, found.epoch(0))
+        return found, Steps(model, loss, None, named_metrics(metrics), Place(model.v), self.compile)
 
     @staticmethod
     def _check(model: Any, loss: Any, optimizer: Any) -> None:

@@ -1,4 +1,4 @@
-"""Control flow on arrays: `cond`, `while_loop`, `fori_loop`, `scan` and `map`.
+"""Control flow on arrays: `cond`, `switch`, `while_loop`, `fori_loop`, `scan`, `map` and `associative_scan`.
 
 A NumPy value that is being differentiated runs through NumPy's control flow, which is Python's: the tape records each step.
 """
@@ -15,11 +15,13 @@ from trellis.core.array import Array
 from trellis.core.dispatch import call, interpreters
 from trellis.core.leaves import ARRAY, NUMBER, OTHER, MixedNest, backend_of, device_of, kind_of, unwrap
 from trellis.core.typing import AnyArray, Operand
+from trellis.ops.arguments import check_axis
 from trellis.ops.indexing import getitem
+from trellis.ops.manipulation import concat, flip, reshape, stack
 from trellis.transforms.arguments import check_callable
-from trellis.transforms.carry import Carry, Results, number_as_array
+from trellis.transforms.carry import Carry, Results, number_as_array, spec_of
 
-__all__ = ["cond", "fori_loop", "map", "scan", "while_loop"]
+__all__ = ["associative_scan", "cond", "fori_loop", "map", "scan", "switch", "while_loop"]
 
 
 def cond(pred: Operand, true_fun: Callable[..., Any], false_fun: Callable[..., Any], *operands: Any) -> Any:
@@ -38,15 +40,47 @@ def cond(pred: Operand, true_fun: Callable[..., Any], false_fun: Callable[..., A
     truth = _as_truth("cond: pred", pred, also_numbers=True)
     if isinstance(truth, bool):
         return true_fun(*operands) if truth else false_fun(*operands)
+    return _branch("cond", truth, isinstance(pred, Array), (true_fun, false_fun), "true_fun and false_fun", operands)
+
+
+def _branch(
+    name: str, chosen: AnyArray, wraps: bool, branches: Sequence[Callable[..., Any]], called: str, operands: tuple[Any, ...]
+) -> Any:
+    """The result of the branch that a bool or a number chooses: of two halves, and so on, as a tree of conditions."""
     given = MixedNest(operands)
-    backend = backend_of([truth, *given.arrays])
-    wraps = any(given.wrapped) or isinstance(pred, Array)
-    results = Results("cond", "the result", backend, device_of([truth]), wraps, "true_fun and false_fun must return the same")
+    backend = backend_of([chosen, *given.arrays])
+    results = Results(
+        name, "the result", backend, device_of([chosen]), wraps or any(given.wrapped), f"{called} must return the same"
+    )
 
-    def branch(function: Callable[..., Any]) -> Callable[[Sequence[AnyArray]], list[AnyArray]]:
-        return lambda arrays: results.take(function(*given.fill(arrays)))
+    def among(first: int, last: int) -> Callable[[Sequence[AnyArray]], list[AnyArray]]:
+        if last - first == 1:
+            return lambda arrays: results.take(branches[first](*given.fill(arrays)))
+        middle = (first + last) // 2
+        halves = among(first, middle), among(middle, last)
+        return lambda arrays: backend.cond(chosen if name == "cond" else call("less", chosen, middle), *halves, arrays)
 
-    return results.rebuild(backend.cond(truth, branch(true_fun), branch(false_fun), given.arrays))
+    return results.rebuild(among(0, len(branches))(given.arrays))
+
+
+def switch(index: Operand, branches: Sequence[Callable[..., Any]], *operands: Any) -> Any:
+    """`branches[index](*operands)`, also if `index` is known only when compiled code runs; it is clipped to the branches.
+
+    All branches must return the same structure, shapes and dtypes, as in `tl.cond`. If the value of `index` is known, only the
+    chosen branch runs.
+
+    >>> import trellis as tl
+    >>> tl.switch(tl.asarray(2), [tl.sin, tl.cos, tl.square], tl.asarray(3.0))
+    Array(9., dtype=float32, backend='numpy', device='cpu')
+    """
+    for i, branch in enumerate(branches):
+        check_callable("switch", f"branches[{i}]", branch)
+    if not branches:
+        raise ValueError("switch: branches is empty; give at least one function")
+    number = _integer("switch: index", index)
+    if isinstance(number, int):
+        return branches[min(max(number, 0), len(branches) - 1)](*operands)
+    return _branch("switch", number, isinstance(index, Array), branches, "all branches", operands)
 
 
 def _as_truth(what: str, value: Any, *, also_numbers: bool = False) -> Any:
@@ -110,7 +144,7 @@ def fori_loop(lower: Operand, upper: Operand, body_fun: Callable[[Any, Any], Any
     Array(8., dtype=float32, backend='numpy', device='cpu')
     """
     check_callable("fori_loop", "body_fun", body_fun)
-    first, last = _bound("lower", lower), _bound("upper", upper)
+    first, last = _integer("fori_loop: lower", lower), _integer("fori_loop: upper", upper)
     bounds = [b for b in (first, last) if not isinstance(b, int)]
     start = first if isinstance(first, int) else lower
     wrapped = isinstance(lower, Array) or isinstance(upper, Array)
@@ -142,20 +176,20 @@ def fori_loop(lower: Operand, upper: Operand, body_fun: Callable[[Any, Any], Any
     return carry.rebuild(final[2:])
 
 
-def _bound(argument: str, value: Operand) -> Any:
+def _integer(what: str, value: Operand) -> Any:
     """A Python int if the value is known, else a native 0-d array."""
     x = unwrap(value)
     if kind_of(x) == ARRAY:
         interpreter = interpreters[type(x)]
         if interpreter.shape_of(x) != ():
-            raise ValueError(f"fori_loop: {argument} must be a scalar, got shape {interpreter.shape_of(x)}")
+            raise ValueError(f"{what} must be a scalar, got shape {interpreter.shape_of(x)}")
         if interpreter.dtype_of(x).kind not in "iu":
-            raise TypeError(f"fori_loop: {argument} must be an integer, got {interpreter.dtype_of(x)}")
+            raise TypeError(f"{what} must be an integer, got {interpreter.dtype_of(x)}")
         return x if interpreter.is_traced(x) else int(interpreter.item(x))
     try:
         return operator.index(x)
     except TypeError:
-        raise TypeError(f"fori_loop: {argument} must be an integer, got {x!r}") from None
+        raise TypeError(f"{what} must be an integer, got {x!r}") from None
 
 
 def scan(
@@ -208,7 +242,7 @@ def _first(x: AnyArray, count: int | None) -> AnyArray:
     return backend_of([x]).full(shape=shape[1:], fill_value=0, dtype=dtype, device=interpreter.device_of(x))
 
 
-def _length(name: str, columns: MixedNest, length: Any) -> int | None:
+def _length(name: str, columns: MixedNest, length: Any = None, axis: int = 0) -> int | None:
     """The number of steps; None if TensorFlow does not know it yet."""
     sizes: list[int | None] = []
     for i, (x, kind) in enumerate(zip(columns.leaves, columns.kinds)):
@@ -217,7 +251,7 @@ def _length(name: str, columns: MixedNest, length: Any) -> int | None:
         shape = interpreters[type(x)].shape_of(x)
         if shape == ():
             raise ValueError(f"{name}: xs{columns.place(i)} has no dimensions; there is no axis to go along")
-        sizes.append(shape[0])
+        sizes.append(shape[check_axis(name, axis, len(shape))])
     known = {n for n in sizes if n is not None}
     if length is not None:
         if isinstance(length, bool) or not isinstance(length, (int, np.integer)) or length < 0:
@@ -226,7 +260,7 @@ def _length(name: str, columns: MixedNest, length: Any) -> int | None:
     if len(known) > 1:
         listed = ", ".join([f"{n}{columns.place(i)}" for i, n in enumerate(sizes)])
         given = "" if length is None else f", length={length}"
-        raise ValueError(f"{name}: the first axes of xs have different lengths: {listed}{given}")
+        raise ValueError(f"{name}: the {f'axes {axis}' if axis else 'first axes'} of xs have different lengths: {listed}{given}")
     if not known and not sizes:
         raise ValueError(f"{name}: xs holds no array; give it one, or pass length=")
     return known.pop() if known else None
@@ -243,3 +277,48 @@ def map(f: Callable[[Any], Any], xs: Any) -> Any:
     """
     check_callable("map", "f", f)
     return _scan("map", lambda _, x: ((), f(x)), (), xs, None, False)[1]
+
+
+def associative_scan(f: Callable[[Any, Any], Any], xs: Any, reverse: bool = False, axis: int = 0) -> Any:
+    """x[0], f(x[0], x[1]), f(f(x[0], x[1]), x[2]) and so on along `axis`, for an `f` with f(f(a, b), c) = f(a, f(b, c)).
+
+    `f` takes two nests like `xs` that hold many elements along `axis`, and combines them pair by pair. It is called about
+    2 * log2(n) times for n elements, where `tl.scan` calls it n times. `reverse` begins at the end.
+
+    >>> import trellis as tl
+    >>> tl.associative_scan(tl.multiply, tl.asarray([1.0, 2.0, 3.0, 4.0]))
+    Array([ 1.,  2.,  6., 24.], dtype=float32, backend='numpy', device='cpu')
+    """
+    check_callable("associative_scan", "f", f)
+    nest = MixedNest(xs)
+    size = _length("associative_scan", nest, axis=axis)
+    if size is None:
+        raise ValueError(f"associative_scan: the size of xs along axis {axis} must be known when the function is compiled")
+    axis = check_axis("associative_scan", axis, len(spec_of(nest.leaves[0])[0]))
+
+    def combine(left: Sequence[AnyArray], right: Sequence[AnyArray]) -> list[AnyArray]:
+        results = Results("associative_scan", "the result of f", backend_of(left), device_of(left), False)
+        results.treedef, results.wrapped, results.specs = nest.treedef, nest.wrapped, [spec_of(x) for x in left]
+        return results.take(f(nest.rebuild(left), nest.rebuild(right)))
+
+    flipped = (lambda arrays: [flip(x, axis=axis) for x in arrays]) if reverse else list
+    return nest.rebuild(flipped(_scan_pairs(combine, flipped(nest.leaves), size, axis)))
+
+
+def _scan_pairs(combine: Callable[..., list[AnyArray]], arrays: list[AnyArray], count: int, axis: int) -> list[AnyArray]:
+    """The odd places follow from pairs, in the same way on half of the elements; the even places follow from the odd ones."""
+    if count < 2:
+        return arrays
+
+    def part(arrays: Sequence[AnyArray], *places: int | None) -> list[AnyArray]:
+        return [getitem(x, (*[slice(None)] * axis, slice(*places))) for x in arrays]
+
+    odd = _scan_pairs(combine, combine(part(arrays, 0, count - 1, 2), part(arrays, 1, None, 2)), count // 2, axis)
+    even = part(arrays, 0, 1)
+    if count > 2:
+        rest = combine(part(odd, 0, (count - 1) // 2), part(arrays, 2, None, 2))
+        even = [concat([x, y], axis=axis) for x, y in zip(even, rest)]
+    pairs = [stack([x, y], axis=axis + 1) for x, y in zip(part(even, 0, count // 2), odd)]
+    shapes: list[Any] = [spec_of(x)[0] for x in arrays]
+    woven = [reshape(x, (*shape[:axis], count // 2 * 2, *shape[axis + 1 :])) for x, shape in zip(pairs, shapes)]
+    return [concat([x, y], axis=axis) for x, y in zip(woven, part(even, count // 2, None))] if count % 2 else woven

@@ -85,10 +85,26 @@ def _atan2_forward(primals: Any, tangents: Any) -> tuple[Any, Any]:
     return _atan2(x1, x2), t1 * (x2 / safe) - t2 * (x1 / safe)
 
 
+@jax.custom_jvp
+def _nextafter(x1: Any, x2: Any) -> Any:
+    return jnp.nextafter(x1, x2)
+
+
+# JAX has no derivative of it.
+_nextafter.defjvps(lambda t, y, x1, x2: jnp.broadcast_to(t, y.shape), None)  # type: ignore[attr-defined]
+
+
 def _pow(x1: Any, x2: Any) -> Any:
     """With the derivative 0 at 0 ** 0, where JAX's is NaN."""
     origin = (x1 == 0) & (x2 == 0)
     return jnp.where(origin, 1, jnp.pow(jnp.where(origin, 1, x1), x2))
+
+
+def _complex_pow(x1: Any, x2: Any) -> Any:
+    """With the limits at 0, where JAX's is NaN."""
+    zero = x1 == 0
+    limit = jnp.where(x2 == 0, 1, jnp.where(jnp.real(x2) > 0, 0, complex(jnp.nan, jnp.nan)))
+    return jnp.where(zero, limit, jnp.pow(jnp.where(zero, 1, x1), x2))
 
 
 def _logaddexp(x1: Any, x2: Any) -> Any:
@@ -197,8 +213,9 @@ _ROWS = rows_by_name(
     imag=row(jnp.imag, iuf=jnp.zeros_like),
     logaddexp=_logaddexp,
     logit=row(jax.scipy.special.logit, h=_in_float32(jax.scipy.special.logit)),
+    nextafter=_nextafter,
     positive=_same,
-    pow=row(_pow, iuc=jnp.pow, i=_pow_signed),
+    pow=row(_pow, c=_complex_pow, u=jnp.pow, i=_pow_signed),
     real=row(jnp.real, iuf=_same),
     remainder=row(_remainder, iu=jnp.remainder),
     sign=row(_sign, iu=jnp.sign),

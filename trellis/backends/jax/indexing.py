@@ -255,7 +255,7 @@ def _segment(mode: str) -> Any:
     kernel = compiled(lambda x, ids, *, num_segments: native(x, ids, num_segments))
 
     def run(x: Any, ids: Any, *, num_segments: int | None) -> Any:
-        errors.check_segments(op, dtype_of(ids), ids.shape, x.shape)
+        errors.check_segments(op, dtype_of(ids), ids.shape, dtype_of(x), x.shape)
         if num_segments is None:
             num_segments = int(jnp.max(ids)) + 1 if ids.size else 0
         if is_concrete(ids):

@@ -19,7 +19,7 @@ from trellis.backends.jax.operands import is_concrete, is_half, same_dtype, wide
 from trellis.core import errors
 
 __all__ = [
-    "cholesky", "cross", "det", "diagonal", "eig", "eigh", "eigvals", "eigvalsh", "einsum", "expm", "inv", "kron", "matmul",
+    "cholesky", "cross", "det", "diagonal", "eig", "eigh", "eigvals", "eigvalsh", "einsum", "inv", "kron", "matmul",
     "matrix_power", "matrix_transpose", "pinv", "qr", "slogdet", "solve", "solve_triangular", "svd", "svdvals", "tensordot",
     "vecdot",
 ]  # fmt: skip
@@ -83,7 +83,6 @@ def _with_hermitian_gradient(x: Any) -> Any:
 det = _of_matrices(lambda x: jnp.linalg.det(x))
 eigh = _of_matrices(lambda x: tuple(jnp.linalg.eigh(_with_hermitian_gradient(x), "L", symmetrize_input=False)))
 eigvalsh = _of_matrices(lambda x: jnp.linalg.eigvalsh(_with_hermitian_gradient(x), "L", symmetrize_input=False))
-expm = _of_matrices(lambda x: jax.scipy.linalg.expm(x))
 qr = _of_matrices(lambda x, *, mode: tuple(jnp.linalg.qr(x, mode)))
 slogdet = _of_matrices(lambda x: tuple(jnp.linalg.slogdet(x)))
 svdvals = _of_matrices(lambda x: jnp.linalg.svdvals(x))

@@ -113,6 +113,15 @@ def _floor_divide(x1: Any, x2: Any) -> Any:
     return np.where(np.isinf(x1) | np.isinf(x2), np.divide(x1, x2), np.floor_divide(x1, x2))
 
 
+def _pow(x1: Any, x2: Any) -> Any:
+    """NumPy takes sqrt where one exponent 0.5 goes to several bases; at -0 and -inf it is not the power."""
+    y = np.power(x1, x2)
+    plain = x2 != 0.5 if isinstance(x2, (int, float)) else x2.size > 1 and x2.shape == y.shape and 0 not in x2.strides
+    if plain or not np.any(half := np.equal(x2, 0.5)):
+        return y
+    return np.where(half & ((x1 == 0) | (x1 == -np.inf)), np.abs(x1), y)
+
+
 def _pow_integer(x1: Any, x2: Any) -> Any:
     # NumPy raises at a negative exponent; as in torch and JAX the result is cut towards zero, so that only 1 and -1 are left.
     negative = np.less(x2, 0)
@@ -132,7 +141,7 @@ _ROWS = _UFUNCS | {
     "imag": row(np.zeros_like, c=lambda x: x.imag.copy()),
     "log1p": row(np.log1p, c=complexes.log1p),
     "nextafter": row(np.nextafter, B=np.nextafter),
-    "pow": row(np.power, i=_pow_integer),
+    "pow": row(np.power, f=_pow, i=_pow_integer),
     "real": row(_copy, c=lambda x: x.real.copy()),
     "round": row(np.rint, iu=_copy),
     "sign": row(np.sign, c=complexes.sign),

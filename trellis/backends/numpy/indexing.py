@@ -91,7 +91,7 @@ def segment_min(x: Any, ids: Any, *, num_segments: int | None) -> Any:
 
 
 def _segments(op: str, ufunc: Any, x: Any, ids: Any, num_segments: int | None, initial: Callable[[Any], Any]) -> Any:
-    errors.check_segments(op, dtype_of(ids), ids.shape, x.shape)
+    errors.check_segments(op, dtype_of(ids), ids.shape, dtype_of(x), x.shape)
     ids = _index(op, ids)
     count = num_segments if num_segments is not None else int(ids.max()) + 1 if ids.size else 0
     errors.check_segment_ids(op, ids, count)

@@ -6,6 +6,7 @@ gradients of their own.
 
 from __future__ import annotations
 
+import contextvars
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -20,6 +21,10 @@ from trellis.core.leaves import MixedNest
 __all__ = ["compile", "compiles", "cond", "scan", "vmap", "while_loop"]
 
 Flat = list[Any]
+
+# TensorFlow logs hundreds of lines of an op that it cannot batch, which we run one by one then.
+_trying = contextvars.ContextVar("whether vmap tries to batch", default=False)
+tf.get_logger().addFilter(lambda record: not (_trying.get() and record.pathname.endswith("pfor.py")))
 
 
 # ---- vmap ----------------------------------------------------------------------------------------------------------------------
@@ -42,12 +47,15 @@ def vmap(function: Callable[[Flat], tuple[Flat, Flat]], arrays: Flat, axes: Sequ
 
 def _each(run: Callable[[Flat], Flat], moved: Flat) -> Flat:
     """All elements at once; where an op cannot be batched, one after the other."""
+    token = _trying.set(True)
     try:
         return _batched(run, moved)
     except Exception:  # of many kinds: no converter for an op, a converter that fails, a function that needs its values
         pass
+    finally:
+        _trying.reset(token)
     if tf.executing_eagerly():
-        rows = [run([x[i] for x in moved]) for i in range(moved[0].shape[0])]
+        rows = [run(list(elements)) for elements in zip(*map(tf.unstack, moved))]
         return [tf.stack(column) for column in zip(*rows)]
     specs = _specs(run, [tf.TensorSpec(x.shape[1:], x.dtype) for x in moved])
     return list(tf.map_fn(run, moved, fn_output_signature=specs)) if specs else []
@@ -72,10 +80,10 @@ def _specs(function: Callable[[Flat], Flat], inputs: list[tf.TensorSpec]) -> lis
 
 def _only(y: Any) -> Any:
     if tf.executing_eagerly() and not is_traced(y):
-        both_nan = (y != y) & (y[:1] != y[:1])
-        if not bool(tf.reduce_all((y == y[:1]) | both_nan)):
+        first = tf.gather(y, [0])
+        if not bool(tf.reduce_all((y == first) | ((y != y) & (first != first)))):
             raise errors.vmap_differs()
-    return y[0]
+    return tf.gather(y, 0)
 
 
 # ---- control flow --------------------------------------------------------------------------------------------------------------

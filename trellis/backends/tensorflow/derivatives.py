@@ -110,7 +110,8 @@ def _prod(g: Any, x: Any, axes: Any) -> Any:
     order = [a for a in range(rank) if a not in along] + along
     moved = tf.transpose(x, order)
     sizes = tf.shape(moved)
-    flat = tf.reshape(moved, tf.concat([sizes[: rank - len(along)], [-1]], 0))
+    kept = rank - len(along)
+    flat = tf.reshape(moved, [tf.reduce_prod(sizes[:kept]), tf.reduce_prod(sizes[kept:])])
     after = tf.reverse(_before(tf.reverse(flat, [-1])), [-1])
     others = tf.reshape(_before(flat) * after, sizes)
     others = tf.transpose(others, sorted(range(rank), key=order.__getitem__))

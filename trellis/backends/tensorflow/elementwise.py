@@ -14,7 +14,7 @@ from trellis.backends.elementwise import Kernel, Row, clip_dtype, define, row
 from trellis.backends.tensorflow import complexes
 from trellis.backends.tensorflow.derivatives import with_rules
 from trellis.backends.tensorflow.meta import NATIVE, cast, dtype_of, filled, tensor
-from trellis.backends.tensorflow.operands import as_dtype, bits, choose, choose_of_many_axes, in_dtype, item_of, operand, promoted
+from trellis.backends.tensorflow.operands import as_dtype, bits, choose, in_dtype, item_of, operand, promoted
 from trellis.backends.tensorflow.shapes import sizes, vector
 from trellis.core.dtypes import bfloat16, float16
 
@@ -307,7 +307,7 @@ _TABLE: dict[str, Row] = {
     "minimum": _extreme(gen.minimum, gen.less),
     "multiply": gen.mul,
     "negative": row(gen.neg, u=_unsigned_negative),
-    "nextafter": _nextafter,
+    "nextafter": with_rules(_nextafter, lambda g, x1, x2: g, lambda g, x1, x2: gen.mul(g, 0)),
     "positive": tensor,
     "pow": row(_power_of_zero, i=_integer_power, u=_unsigned_power, c=complexes.power),
     "real": row(tensor, c=complexes.real),
@@ -345,7 +345,4 @@ def where(condition: Any, x1: Any, x2: Any) -> Any:
     a, b = operand(x1), operand(x2)
     if not (isinstance(a, tf.Tensor) and isinstance(b, tf.Tensor) and a.dtype is b.dtype):
         a, b = promoted("where", a, b)
-    try:
-        return gen.select_v2(chosen, a, b)
-    except tf.errors.UnimplementedError:
-        return choose_of_many_axes(chosen, a, b)
+    return choose(chosen, a, b)

@@ -9,7 +9,7 @@ import tensorflow as tf
 from tensorflow.python.ops import gen_math_ops, gen_spectral_ops
 
 from trellis.backends.elementwise import Kernel
-from trellis.backends.tensorflow.arrangement import transposed
+from trellis.backends.tensorflow.arrangement import reshaped, transposed
 from trellis.backends.tensorflow.meta import NATIVE, cast, dtype_of, rank_of
 from trellis.backends.tensorflow.shapes import at_least_zero, product, same_sizes, sizes, vector
 from trellis.core import dtypes, errors
@@ -42,7 +42,12 @@ def _transform(
     The kernels divide by the number of points in the inverse only, which is norm="backward".
     """
     order = [a for a in range(rank_of(x)) if a not in axes] + axes
-    result = kernel(_resized(transposed(x, order), given))
+    moved = transposed(x, order)
+    lead = sizes(moved)[: len(order) - len(axes)]
+    if len(order) > 8:  # slices and Pad take 8 axes at most
+        moved = reshaped(moved, (product(lead), *sizes(moved)[len(lead) :]))
+    result = kernel(_resized(moved, given))
+    result = reshaped(result, (*lead, *sizes(result)[1:])) if len(order) > 8 else result
     if norm != "backward":
         factor = tf.cast(product(points), tf.float64) ** (_POWER[norm] if inverse else -_POWER[norm])
         result = gen_math_ops.mul(result, cast(factor, result.dtype))
@@ -61,10 +66,7 @@ def _resized(x: Any, wanted: list[Any]) -> Any:
 
 # ---- the three kinds -----------------------------------------------------------------------------------------------------------
 def _complex(op: str, x: Any, s: Any, axes: Any, norm: str, inverse: bool) -> Any:
-    dtype = dtype_of(x)
-    if dtype.kind == "b":
-        raise errors.not_numeric(op)
-    x = cast(x, NATIVE[dtypes.complex_of(dtype)])
+    x = cast(x, NATIVE[dtypes.complex_of(dtype_of(x))])
     axes, points = _axes_and_points(x, s, axes)
     kernels = _INVERSE if inverse else _FORWARD
     if len(axes) in kernels and len(set(axes)) == len(axes):
@@ -76,7 +78,7 @@ def _complex(op: str, x: Any, s: Any, axes: Any, norm: str, inverse: bool) -> An
 
 def _from_real(op: str, x: Any, s: Any, axes: Any, norm: str) -> Any:
     dtype = dtype_of(x)
-    if dtype.kind not in "iuf":
+    if dtype.kind == "c":
         raise errors.not_real(op, dtype)
     x = cast(x, tf.float64 if dtype is dtypes.float64 else tf.float32)
     (*axes, last), (*points, n) = _axes_and_points(x, s, axes)

@@ -13,6 +13,7 @@ from tensorflow.python.ops import gen_image_ops, gen_math_ops as gen, gen_nn_ops
 from trellis.backends.elementwise import Kernel
 from trellis.backends.tensorflow.arrangement import on_channel_last, transposed
 from trellis.backends.tensorflow.meta import rank_of, tensor
+from trellis.backends.tensorflow.operands import choose
 from trellis.backends.tensorflow.reduction import axes_of
 from trellis.backends.tensorflow.shapes import vector
 from trellis.composites import composed
@@ -31,7 +32,11 @@ def _of_floats(kernel: Kernel, composite: Kernel) -> Kernel:
     return run
 
 
-relu, relu6 = _of_floats(gen_nn_ops.relu, composed.relu), _of_floats(gen_nn_ops.relu6, composed.relu6)
+def _relu6(x: Any) -> Any:
+    return gen_nn_ops.relu6(x) if rank_of(x) <= 8 else composed.relu6(x)  # the kernel of its gradient takes 8 axes at most
+
+
+relu, relu6 = _of_floats(gen_nn_ops.relu, composed.relu), _of_floats(_relu6, composed.relu6)
 
 
 def leaky_relu(x: Any, *, negative_slope: float) -> Any:
@@ -43,7 +48,8 @@ def leaky_relu(x: Any, *, negative_slope: float) -> Any:
 
 def elu(x: Any, *, alpha: float) -> Any:
     if x.dtype in _FLOATS and alpha == 1.0:  # the kernel of this name takes exp(x) - 1, which is 0 near zero
-        return gen.select_v2(gen.greater(x, 0), x, gen.expm1(gen.minimum(x, 0)))
+        positive = gen.greater(x, 0)
+        return choose(positive, x, gen.expm1(choose(positive, 0, x)))
     return composed.elu(x, alpha=alpha)
 
 

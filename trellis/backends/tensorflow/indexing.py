@@ -186,7 +186,9 @@ def _like_index(size: Any, index: Any) -> Any:
 
 def _gather_axis(x: Any, index: Any, axis: int, batch_dims: int = 0) -> Any:
     """Gather along one axis. On the CPU the eager kernel refuses a negative index, so looking for one first would be a waste."""
-    if type(index) is EagerTensor and x.device.endswith("CPU:0"):
+    if 0 in shape_of(x):  # Gather looks at no index if nothing is chosen
+        _check_points([_counted_from_front(index, sizes(x)[axis])], shape_of(x)[axis:])
+    elif type(index) is EagerTensor and x.device.endswith("CPU:0"):
         try:
             return gen_array_ops.gather_v2(x, index, axis, batch_dims)
         except tf.errors.InvalidArgumentError:
@@ -355,7 +357,7 @@ def _multiplied(flat: Any, places: Any, value: Any) -> Any:
 # ---- segments ------------------------------------------------------------------------------------------------------------------
 def _segments(op: str, x: Any, ids: Any, count: Any) -> tuple[Any, Any, Any]:
     """Operands of the kernels, which drop negative ids without a word."""
-    errors.check_segments(op, dtype_of(ids), shape_of(ids), shape_of(x))
+    errors.check_segments(op, dtype_of(ids), shape_of(ids), dtype_of(x), shape_of(x))
     x, ids = tensor(x), _as_index(ids)
     if count is None:
         count = gen.add_v2(gen.maximum(gen._max(ids, 0), -1), 1)

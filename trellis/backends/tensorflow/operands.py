@@ -14,15 +14,18 @@ from typing import Any
 
 import numpy as np
 import tensorflow as tf
+from tensorflow.python.framework.ops import EagerTensor
 from tensorflow.python.ops import gen_array_ops, gen_math_ops
 
 from trellis.backends.elementwise import Kernel
 from trellis.backends.tensorflow.meta import NATIVE, cast, dtype_of, filled, tensor
+from trellis.backends.tensorflow.shapes import common_sizes, product, sizes, vector
 from trellis.core import dtypes, errors
 from trellis.core.dtypes import DType, integer_range
 from trellis.core.table import compute_dtype
 
 _NUMBERS = (bool, int, float, complex, type(None))
+_CHOSEN_AXES = 8  # SelectV2 has kernels for no more
 HALF = (tf.float16, tf.bfloat16)
 SIGNED_BITS = {1: tf.int8, 2: tf.int16, 4: tf.int32, 8: tf.int64}  # bytes -> the integer of the same size
 
@@ -90,19 +93,31 @@ def choose(condition: Any, x1: Any, x2: Any) -> Any:
     """x1 where the condition holds, else x2. One of the two may be a Python number."""
     x1 = x1 if isinstance(x1, tf.Tensor) else filled(x1, x2.dtype)
     try:
-        return gen_math_ops.select_v2(condition, x1, x2)
+        made = gen_math_ops.select_v2(condition, x1, x2)
+        if type(made) is EagerTensor or (made.shape.rank or 0) <= _CHOSEN_AXES:
+            return made
     except tf.errors.UnimplementedError:
-        return choose_of_many_axes(condition, x1, x2 if isinstance(x2, tf.Tensor) else filled(x2, x1.dtype))
+        pass
+    return choose_of_many_axes(condition, x1, x2 if isinstance(x2, tf.Tensor) else filled(x2, x1.dtype))
 
 
 def choose_of_many_axes(condition: Any, x1: Any, x2: Any) -> Any:
-    """SelectV2 has kernels for 8 axes at most. Operands of one shape, and numbers, are chosen from in one axis."""
-    operands = (condition, x1, x2)
-    shape = max((x.shape for x in operands), key=len)
-    if any(x.shape not in (shape, ()) for x in operands):
-        raise NotImplementedError(f"where: TensorFlow broadcasts at most 8 axes, got {len(shape)}; reshape the operands to fewer")
-    flat = [x if x.shape.rank == 0 else gen_array_ops.reshape(x, [-1]) for x in operands]
-    return gen_array_ops.reshape(gen_math_ops.select_v2(*flat), shape)
+    """Neighbouring axes along which the same operands are broadcast become one: SelectV2 has kernels for 8 axes at most."""
+    own = [sizes(x) for x in (condition, x1, x2)]
+    shape = common_sizes("where", *own)
+    rows = [(1,) * (len(shape) - len(s)) + tuple(s) for s in own]
+    groups: list[tuple[tuple[bool, ...], list[int]]] = []
+    for axis in range(len(shape)):
+        spread = tuple(isinstance(row[axis], int) and row[axis] == 1 for row in rows)
+        if groups and (spread == groups[-1][0] or all(spread)):
+            groups[-1][1].append(axis)
+        else:
+            groups.append((spread, [axis]))
+    if len(groups) > _CHOSEN_AXES:
+        raise NotImplementedError(f"where: TensorFlow broadcasts at most 8 axes, got {len(groups)}; reshape them to fewer")
+    merged = [[product(row[a] for a in axes) for _, axes in groups] for row in rows]
+    flat = [gen_array_ops.reshape(x, vector(row)) for x, row in zip((condition, x1, x2), merged)]
+    return gen_array_ops.reshape(gen_math_ops.select_v2(*flat), vector(shape))
 
 
 def bits(x: Any) -> Any:

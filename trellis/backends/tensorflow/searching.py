@@ -13,7 +13,7 @@ from tensorflow.python.ops import gen_array_ops, gen_bitwise_ops, gen_math_ops a
 
 from trellis.backends.elementwise import Kernel
 from trellis.backends.tensorflow import complexes
-from trellis.backends.tensorflow.arrangement import flattened, reshaped, swapped_with_last, true_places
+from trellis.backends.tensorflow.arrangement import flattened, reshaped, swapped_with_last, transposed, true_places
 from trellis.backends.tensorflow.meta import cast, dtype_of, filled, is_traced, rank_of, shape_of, tensor
 from trellis.backends.tensorflow.operands import bits, check_real, choose, promoted
 from trellis.backends.tensorflow.reduction import check_not_empty
@@ -35,7 +35,13 @@ def _place_of_extreme(op: str, kernel: Kernel) -> Kernel:
         if axis is None:
             found = _first(kernel, flattened(x), 0)
             return reshaped(found, (1,) * rank_of(x)) if keepdims else found
-        found = _first(kernel, x, axis)
+        if rank_of(x) > 7:  # the kernels take 7 axes at most
+            axis = range(rank_of(x))[axis]
+            moved = transposed(x, [*(a for a in range(rank_of(x)) if a != axis), axis])
+            *others, last = sizes(moved)
+            found = reshaped(_first(kernel, reshaped(moved, (product(others), last)), 1), others)
+        else:
+            found = _first(kernel, x, axis)
         return gen_array_ops.expand_dims(found, axis) if keepdims else found
 
     return run
@@ -120,7 +126,10 @@ def nonzero(x: Any) -> tuple[Any, ...]:
     x = tensor(x)
     if rank_of(x) == 0:
         raise errors.no_dimensions("nonzero")
-    return tuple(gen_array_ops.unpack(gen_array_ops.where(cast(x, tf.bool)), rank_of(x), 1))
+    if rank_of(x) <= 8:
+        return tuple(gen_array_ops.unpack(gen_array_ops.where(cast(x, tf.bool)), rank_of(x), 1))
+    own = gen_array_ops.shape(x, tf.int64)  # Where takes 8 axes at most
+    return tuple(gen_array_ops.unpack(gen_array_ops.unravel_index(true_places(cast(x, tf.bool)), own), rank_of(x), 0))
 
 
 def searchsorted(x1: Any, x2: Any, sorter: Any, *, side: str) -> Any:

@@ -115,6 +115,13 @@ def _in_float32(kernel: Kernel) -> Kernel:
     return lambda x: kernel(x.float()).to(x.dtype)
 
 
+def _pow(x1: torch.Tensor, x2: Any) -> torch.Tensor:
+    """torch takes sqrt and rsqrt for the numbers 0.5 and -0.5; at -0 and -inf these are not the power."""
+    if type(x2) is float and x2 in (0.5, -0.5):
+        x1 = (x1 + 0.0).masked_fill(x1 == -torch.inf, torch.inf)
+    return torch.pow(x1, x2)
+
+
 def _integer_pow(x1: torch.Tensor, x2: Any) -> torch.Tensor:
     """torch refuses a negative Python number as an exponent, and takes it as a tensor."""
     return torch.pow(x1, torch.full_like(x1, x2) if type(x2) is int and x2 < 0 else x2)
@@ -155,7 +162,7 @@ _TABLE = rows_by_name(
     negative=torch.neg,
     not_equal=torch.ne,
     positive=_identity,
-    pow=row(torch.pow, i=_integer_pow, w=unsigned.power),
+    pow=row(_pow, i=_integer_pow, c=complexes.power, w=unsigned.power),
     real=row(torch.real, iu=_identity),
     remainder=row(_integer_remainder, f=_if_differentiated(_float_remainder, _differentiable_remainder), w=unsigned.remainder),
     round=row(torch.round, iu=_identity, c=complexes.round),

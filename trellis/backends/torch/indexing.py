@@ -111,6 +111,16 @@ class _Plan:
     def view(self, x: torch.Tensor) -> torch.Tensor:
         return x[tuple(self.basic)]
 
+    def check_range(self, view: torch.Tensor) -> None:
+        """torch looks at no index if nothing is chosen: here it indexes an array whose other axes are not empty."""
+        sizes: list[int] = []
+        for entry in self.final:
+            masked = not isinstance(entry, slice) and entry.dtype is torch.bool
+            width = entry.dim() if masked else 1
+            given = view.shape[len(sizes) : len(sizes) + width]
+            sizes.extend((1,) if isinstance(entry, slice) else given)
+        view.new_zeros(()).expand(sizes)[tuple(self.final)]
+
 
 def _forwards(entry: slice, size: int) -> slice:
     """The same elements as a slice with a negative step, in rising order."""
@@ -138,6 +148,8 @@ def getitem(x: torch.Tensor, *indices: torch.Tensor, key: tuple[Any, ...]) -> to
     if not indices:
         return view
     result = view[tuple(plan.final)]
+    if not result.numel():
+        plan.check_range(view)
     return result if plan.squeezed is None else result.squeeze(plan.squeezed)
 
 
@@ -184,6 +196,8 @@ def _assign(x: torch.Tensor, value: torch.Tensor, indices: tuple[torch.Tensor, .
         behind = view.dim() - len([e for e in plan.final if not isinstance(e, slice)]) - plan.squeezed
         value = value.unsqueeze(-behind - 1) if value.dim() >= behind else value
     target = unsigned.bits(flip(view, axis=plan.flipped) if plan.flipped else view)
+    if not target.numel():
+        plan.check_range(target)
     target[tuple(plan.final)] = unsigned.bits(value)
     if plan.flipped:
         view.copy_(unsigned.from_bits(flip(target, axis=plan.flipped), x.dtype))
@@ -228,7 +242,7 @@ def segment_sum(x: torch.Tensor, ids: torch.Tensor, *, num_segments: int | None)
 
 
 def _segments(op: str, x: torch.Tensor, ids: torch.Tensor, num_segments: int | None) -> int:
-    errors.check_segments(op, dtype_of(ids), ids.shape, x.shape)
+    errors.check_segments(op, dtype_of(ids), ids.shape, dtype_of(x), x.shape)
     count = num_segments if num_segments is not None else int(ids.max()) + 1 if ids.numel() else 0
     # elsewhere the kernel looks at the ids, and no call waits for them; transforms of torch.func let NumPy read no tensor
     if ids.device.type == "cpu" and not (is_traced(ids) or grad.in_transform()):
@@ -238,11 +252,11 @@ def _segments(op: str, x: torch.Tensor, ids: torch.Tensor, num_segments: int | N
 
 def _segment_extreme(op: str, mode: str) -> Callable[..., torch.Tensor]:
     def run(x: torch.Tensor, ids: torch.Tensor, *, num_segments: int | None) -> torch.Tensor:
+        shape = (_segments(op, x, ids, num_segments), *x.shape[1:])
         if x.dtype in FLOAT:
             low, high = -math.inf, math.inf
         else:
             low, high = integer_range(dtype_of(x)) if x.dtype is not torch.bool else (0, 1)
-        shape = (_segments(op, x, ids, num_segments), *x.shape[1:])
         empty = unsigned.ordered(torch.full(shape, low if mode == "amax" else high, dtype=x.dtype, device=x.device))
         rows = ids.to(torch.int64).reshape(-1, *[1] * (x.dim() - 1)).expand(x.shape)
         return unsigned.from_ordered(empty.scatter_reduce(0, rows, unsigned.ordered(x), mode), x.dtype)

@@ -176,6 +176,9 @@ def _orthogonal(vectors: torch.Tensor, rank: int) -> torch.Tensor:
     return (basis - first @ inside) @ (one + missing @ (one / 2 + 3 / 8 * missing))
 
 
+_BLOCK = 4096
+
+
 def vector_norm(x: torch.Tensor, *, axis: Any, keepdims: bool, ord: float) -> torch.Tensor:
     (x,) = promoted("divide", x)
     if axis == ():
@@ -183,4 +186,9 @@ def vector_norm(x: torch.Tensor, *, axis: Any, keepdims: bool, ord: float) -> to
     if x.numel() == 0:  # torch refuses the largest of no elements, which is 0 for a norm
         return composed.vector_norm(x, axis=axis, keepdims=keepdims, ord=ord)
     axes = None if axis is None else positive_axes("vector_norm", x, axis)
+    if x.dtype is torch.float32 and ord == 2 and x.numel() > 100 * _BLOCK and len(axes or ()) in (0, x.dim()):
+        flat = x.reshape(-1)  # torch adds up millions of squares one by one, and loses digits: blocks first
+        whole = flat.numel() - flat.numel() % _BLOCK
+        parts = torch.linalg.vector_norm(flat[:whole].reshape(-1, _BLOCK), 2, 1)
+        x = torch.cat([parts, flat[whole:]]).reshape((1,) * (x.dim() - 1) + (-1,))
     return torch.linalg.vector_norm(x, ord, axes, keepdims)

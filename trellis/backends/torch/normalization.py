@@ -10,7 +10,7 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 
-from trellis.backends.torch.operands import FLOAT
+from trellis.backends.torch.operands import FLOAT, HALF
 from trellis.backends.torch.pooling import channel_first
 from trellis.composites import composed
 
@@ -42,7 +42,8 @@ def group_norm(x: Any, scale: Any, offset: Any, *, num_groups: int, eps: float, 
 
 def instance_norm(x: Any, scale: Any, offset: Any, *, eps: float, channel_last: bool) -> Any:
     spatial = x.shape[1:-1] if channel_last else x.shape[2:]
-    if not _fits(x, scale, offset) or not x.numel() or spatial.numel() == 1:  # torch refuses one value a channel
+    # torch refuses one value a channel, and rounds half precision twice
+    if not _fits(x, scale, offset) or x.dtype in HALF or not x.numel() or spatial.numel() == 1:
         return composed.instance_norm(x, scale, offset, eps=eps, channel_last=channel_last)
     return channel_first(lambda x: F.instance_norm(x, None, None, scale, offset, True, 0.0, eps), x, channel_last)
 

@@ -140,9 +140,9 @@ def logsumexp(x: torch.Tensor, *, axis: Axes, keepdims: bool) -> torch.Tensor:
     x = _floating(x)
     if axis == ():
         return x
-    if not x.dim():
-        return x.clone()
     axes = positive_axes("logsumexp", x, axis)
+    if not axes:
+        return x.clone()
     result = torch.logsumexp(x, axes, keepdims)
     transformed = torch._C._functorch.peek_interpreter_stack() is not None
     if x.dtype in COMPLEX or not x.numel() or not (transformed or (x.requires_grad and result.isinf().any())):

@@ -1,0 +1,293 @@
+"""Names of other libraries: each row of the table raises its own message, and what it tells to write is real."""
+
+from __future__ import annotations
+
+import ast
+import functools
+import importlib
+import importlib.util
+import inspect
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import migration
+import pytest
+
+import trellis as tl
+from trellis.core.hints import Row, lines
+
+EVERY = [Row(*line.split("\t")) for line in lines()]
+ROWS = [row for row in EVERY if row.owner != "argument"]
+ARGUMENTS = [row for row in EVERY if row.owner == "argument"]
+NAMES = Path(__file__).with_name("ivy_names.txt").read_text().split()
+
+
+@functools.cache
+def owners() -> dict[str, Any]:
+    """What the names of an owner are looked for on."""
+    array, model = tl.ones((2, 2)), tl.Linear(2, 2)
+    return {
+        "tl": tl, "linalg": tl.linalg, "fft": tl.fft, "Array": array, "Container": tl.Container(a=array), "Module": model,
+        "Optimizer": tl.Adam(),
+    }  # fmt: skip
+
+
+def test_the_rows_are_sorted_and_each_is_there_once() -> None:
+    order = [*owners(), "argument"]
+    keys = [(order.index(row.owner), row.name.lower(), row.name) for row in EVERY]
+    assert keys == sorted(set(keys))
+    assert all(row.library and (row.here or row.note) for row in EVERY)
+    assert {row.owner for row in EVERY} == {*order}
+
+
+def test_each_row_raises_its_own_message() -> None:
+    wrong = []
+    for row in ROWS:
+        try:
+            getattr(owners()[row.owner], row.name)
+            wrong.append(f"{row.owner}.{row.name} exists: take the row out")
+        except AttributeError as error:
+            if row.text() not in str(error) or repr(row.name) not in str(error):
+                wrong.append(f"{row.owner}.{row.name}: {error}")
+    assert wrong == []
+
+
+@pytest.mark.parametrize(
+    ("owner", "name", "text"),
+    [
+        ("tl", "cat", "module 'trellis' has no attribute 'cat'; cat of torch is `tl.concat(arrays, axis=0)` here"),
+        ("tl", "inv", "module 'trellis' has no attribute 'inv'; it is tl.linalg.inv"),
+        ("tl", "Conv2d", "module 'trellis' has no attribute 'Conv2d'; did you mean 'Conv2D'?"),
+        ("tl", "lineer", "module 'trellis' has no attribute 'lineer'; did you mean 'linear'?"),
+        ("tl", "qwertz", "module 'trellis' has no attribute 'qwertz'"),
+        ("linalg", "invv", "module 'trellis.ops.linalg' has no attribute 'invv'; did you mean 'inv'?"),
+        ("Array", "view", "'Array' object has no attribute 'view'; view of NumPy, torch, JAX is `x.reshape(shape)` here"),
+        (
+            "Optimizer",
+            "zero_grad",
+            "'Adam' object has no attribute 'zero_grad'; zero_grad of torch has no counterpart: gradients",
+        ),
+    ],
+)
+def test_the_message_of_a_missing_name(owner: str, name: str, text: str) -> None:
+    with pytest.raises(AttributeError) as caught:
+        getattr(owners()[owner], name)
+    assert str(caught.value).startswith(text)
+
+
+_PATHS = {
+    "nn.relu": "it is tl.relu", "nn.functional.softmax": "it is tl.softmax", "random.randn": "tl.random_normal",
+    "optim.StepLR": "tl.step_schedule",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("path", "here"), _PATHS.items())
+def test_the_paths_of_other_libraries_lead_to_the_flat_names(path: str, here: str) -> None:
+    with pytest.raises(AttributeError, match=re.escape(here)):
+        functools.reduce(getattr, path.split("."), tl)
+
+
+def parsed(row: Row) -> list[ast.AST]:
+    """The code of a row: the expression, and what the note names."""
+    noted = re.findall(r"\b(?:tl|x|c|model|optimizer)\.[\w.]+", row.note)
+    return [node for text in (row.here, *noted) if text for node in ast.walk(ast.parse(text.removesuffix(".")))]
+
+
+STANDS_FOR = {"x": "Array", "c": "Container", "model": "Module", "optimizer": "Optimizer", "tl": "tl"}
+
+
+def resolved(node: ast.AST) -> Any:
+    """What an expression such as `tl.linalg.inv` or `x.shape` is; None for anything else."""
+    if isinstance(node, ast.Name):
+        return owners()[STANDS_FOR[node.id]] if node.id in STANDS_FOR else None
+    if isinstance(node, ast.Attribute):
+        found = resolved(node.value)
+        return None if found is None else getattr(found, node.attr)
+    return None
+
+
+def test_what_a_row_tells_to_write_is_real() -> None:
+    """Every name resolves, and every call of a function fits its parameters."""
+    wrong = []
+    for row in ROWS:
+        for node in parsed(row):
+            try:
+                resolved(node)
+                if isinstance(node, ast.Call) and callable(called := resolved(node.func)):
+                    bind(called, node)
+            except (AttributeError, TypeError) as error:
+                wrong.append(f"{row.owner}.{row.name}: {ast.unparse(node)}: {error}")
+    assert wrong == []
+
+
+def bind(called: Callable[..., Any], node: ast.Call) -> None:
+    try:
+        signature = inspect.signature(called)
+    except ValueError:  # a method of a built-in class
+        return
+    if any(isinstance(x, ast.Starred) for x in node.args):
+        return
+    signature.bind(*node.args, **{keyword.arg or "": keyword.value for keyword in node.keywords})
+
+
+def test_a_wrong_row_is_found() -> None:
+    for text in ("tl.summ(x)", "x.sshape", "tl.sum(x, dim=1)", "tl.tile(x)"):
+        node = ast.parse(text, mode="eval").body
+        with pytest.raises((AttributeError, TypeError)):
+            bind(resolved(node.func), node) if isinstance(node, ast.Call) else resolved(node)
+
+
+def test_every_public_name_of_ivy_is_here_or_has_a_hint() -> None:
+    """`ivy_names.txt` lists its functions, the classes of its layers and the like, and the methods of its Container."""
+    bare = []
+    for name in NAMES:
+        owner, _, short = name.rpartition(".")
+        place = owners()[owner or "tl"]
+        try:
+            getattr(place, short)
+        except AttributeError as error:
+            if "; " not in str(error):
+                bare.append(name)
+    assert len(NAMES) > 700
+    assert bare == []
+
+
+# Where the libraries keep the names that are looked for on each owner; "module:Class" for those of a class.
+PLACES = {
+    "NumPy": {
+        "tl": "numpy numpy.random numpy.random:Generator numpy.random:RandomState", "linalg": "numpy.linalg",
+        "fft": "numpy.fft", "Array": "numpy:ndarray",
+    },
+    "torch": {
+        "tl": "torch torch.nn torch.nn.functional torch.optim torch.optim.lr_scheduler torch.nn.init torch.nn.utils torch:Tensor "
+              "torch.nn.utils.rnn torch.utils.data torch.special torch.autograd torch.autograd.functional torch.func",
+        "linalg": "torch.linalg", "fft": "torch.fft", "Array": "torch:Tensor", "Module": "torch.nn:Module",
+        "Optimizer": "torch.optim:Optimizer",
+    },
+    "JAX": {
+        "tl": "jax jax.numpy jax.lax jax.nn jax.random jax.scipy.special jax.tree_util jax.numpy:ndarray",
+        "linalg": "jax.numpy.linalg jax.scipy.linalg", "fft": "jax.numpy.fft", "Array": "jax:Array",
+        "Module": "flax.linen:Module", "Container": "jax.tree_util",
+    },
+    "Keras": {
+        "tl": "keras keras.layers keras.ops keras.losses keras.optimizers keras.optimizers.schedules keras.callbacks keras.utils "
+              "keras.random keras.models keras.initializers keras.backend keras.activations",
+        "linalg": "keras.ops", "fft": "keras.ops", "Module": "keras:Model", "Optimizer": "keras.optimizers:Optimizer",
+        "Array": "keras:Variable",
+    },
+    "optax": {"tl": "optax optax.schedules optax.losses"},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("library", PLACES)
+def test_the_libraries_have_the_names_of_their_rows(library: str) -> None:
+    places = PLACES[library]
+    for place in {path.partition(":")[0].partition(".")[0] for path in " ".join(places.values()).split()}:
+        if importlib.util.find_spec(place) is None:
+            pytest.skip(f"{place} is not installed")
+
+    def has(path: str, name: str) -> bool:
+        module, _, kind = path.partition(":")
+        found = importlib.import_module(module)
+        return hasattr(getattr(found, kind) if kind else found, name)
+
+    instance = ("param_groups",)  # of an optimizer of torch, set in its __init__
+    rows = [row for row in ROWS if library in row.library.split(", ") and row.name not in instance]
+    assert [row.name for row in rows if not any(has(path, row.name) for path in places.get(row.owner, "").split())] == []
+
+
+def test_the_tables_of_the_docs_are_current() -> None:
+    assert migration.PAGE.read_text() == migration.page(), "run python tests/migration.py"
+
+
+def test_dir_shows_the_public_names_and_no_hints() -> None:
+    shown = {name for name in dir(tl) if not name.startswith("_")}
+    assert shown == set(tl.__all__)
+    assert {"Module", "Linear", "Adam", "Trainer", "convert", "array", "split_key"} <= shown
+    modules = {name for name in shown if inspect.ismodule(getattr(tl, name))}
+    assert modules == {"convert", "distributions", "fft", "initializers", "linalg", "metrics", "tree"}
+    assert tl.array is tl.asarray
+    for part in (tl.linalg, tl.fft, tl.tree, tl.nn, tl.optim, tl.random):
+        assert set(dir(part)) == set(part.__all__)
+    for owner in ("Array", "Module", "Optimizer"):
+        assert not {row.name for row in ROWS if row.owner == owner} & set(dir(owners()[owner]))
+
+
+_PUBLIC = ("convert", "nn", "ops", "optim", "random", "training", "transforms", "trace", "trace.transpile", "core.tree")
+
+
+@pytest.mark.parametrize("name", _PUBLIC)
+def test_every_room_says_what_is_public(name: str) -> None:
+    room = importlib.import_module(f"trellis.{name}")
+    assert len(set(room.__all__)) == len(room.__all__)
+    assert [public for public in room.__all__ if not hasattr(room, public)] == []
+
+
+def test_a_subclass_may_have_the_name_of_a_hint() -> None:
+    class Net(tl.Module):
+        def __init__(self) -> None:
+            self.weights = tl.ones(2)
+            self.layers = [tl.Linear(2, 2)]
+
+        def parameters(self) -> list[Any]:
+            return [self.weights]
+
+    net = Net()
+    assert sorted(net.v.to_flat_dict()) == ["layers/v0/b", "layers/v0/w", "weights"]
+    assert net.parameters()[0] is net.weights
+
+
+# ---- arguments -----------------------------------------------------------------------------------------------------------------
+@functools.cache
+def callables() -> dict[str, tuple[Any, set[str]]]:
+    """The functions and classes that tell other names of their arguments, and the names that they have."""
+    found = {}
+    for name in (*dir(tl), *(f"linalg.{name}" for name in tl.linalg.__all__)):
+        public = functools.reduce(getattr, name.split("."), tl)
+        if inspect.isclass(public) and issubclass(public, (tl.Module, tl.Optimizer)):
+            start = public.__init__ if issubclass(public, tl.Module) else public
+            found[name] = public, {*inspect.signature(start).parameters}
+        elif inspect.isfunction(public):
+            known = {*inspect.signature(public).parameters}
+            if public.__code__.co_name == "lifted" or "renamed" in known:
+                found[name] = public, known
+    return found
+
+
+@pytest.mark.parametrize("row", ARGUMENTS, ids=lambda row: row.name)
+def test_another_name_of_an_argument_raises_its_own_message(row: Row) -> None:
+    takes = {name: f for name, (f, known) in callables().items() if (row.here or "axis") in known and row.name not in known}
+    assert takes, f"no function or class has the argument {row.here!r}: take the row out"
+    for name, public in takes.items():
+        required = [
+            p for p in inspect.signature(public).parameters.values() if p.kind is p.POSITIONAL_ONLY and p.default is p.empty
+        ]
+        with pytest.raises(TypeError) as caught:
+            public(*[tl.ones((2, 2))] * len(required), **{row.name: 1})
+        assert str(caught.value) == f"{name.removeprefix('linalg.')}: there is no argument {row.name!r}; {row.text()}"
+
+
+def test_an_unknown_argument_is_still_an_error() -> None:
+    for public in (tl.sum, tl.layer_norm, tl.Adam):
+        with pytest.raises(TypeError, match="'qwertz'"):
+            public(tl.ones(2), qwertz=1) if public is not tl.Adam else public(qwertz=1)
+    with pytest.raises(ValueError, match="'qwertz'"):
+        tl.Linear(2, 3, qwertz=1)  # type: ignore[call-arg]
+
+
+def test_arguments_of_ivy_that_work() -> None:
+    tl.seed(seed_value=3)
+    drawn = tl.random_normal(shape=4)
+    tl.seed(3)
+    assert tl.array_equal(drawn, tl.random_normal(shape=4))
+    dropped = tl.dropout(tl.ones(200, dtype=tl.float32), 0.5, dtype=tl.float64, seed=1)
+    assert dropped.dtype is tl.float64
+    assert set(dropped.tolist()) == {0.0, 2.0}
+    assert tl.dropout(tl.ones(2), 0.5, training=False, dtype="float16").dtype is tl.float16
+    leaf = tl.ones(2)
+    nested = tl.Container(a={"b": leaf})
+    assert leaf in nested
+    assert tl.ones(2) not in nested
+    assert "a/b" in nested

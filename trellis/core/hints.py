@@ -1,0 +1,104 @@
+"""What a name of another library is called here: the rows of `hints.tsv`.
+
+Rules this file obeys:
+- A row has an owner (where the name is looked for), the name, the libraries it comes from, the expression to write here, and a
+  note. Without an expression, the note says what there is instead.
+- Arrays, Modules and optimizers have an attribute per row that raises: a `__getattr__` would slow every access to the others.
+- `hasattr` is as quick as before after the first time: texts are kept.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import pkgutil
+import sys
+from collections.abc import Callable, Collection, Iterable, Sequence
+from typing import Any, NamedTuple
+
+
+class Row(NamedTuple):
+    owner: str
+    name: str
+    library: str
+    here: str
+    note: str
+
+    def text(self) -> str:
+        """What the name is here, as the end of a sentence."""
+        if not self.here:
+            return f"{self.name} of {self.library} has no counterpart: {self.note}"
+        return f"{self.name} of {self.library} is `{self.here}` here{'; ' if self.note else ''}{self.note}"
+
+
+@functools.cache
+def lines() -> list[str]:
+    """The table, a line per row."""
+    return (pkgutil.get_data("trellis.core", "hints.tsv") or b"").decode().splitlines()[1:]
+
+
+def rows(owner: str, name: str = "") -> list[Row]:
+    """The rows of an owner, or the one of a name."""
+    start = f"{owner}\t{name}\t" if name else f"{owner}\t"
+    return [Row(*line.split("\t")) for line in lines() if line.startswith(start)]
+
+
+@functools.cache
+def hint(owner: str, name: str, public: tuple[str, ...] = (), elsewhere: str = "") -> str:
+    """The end of an error about a missing name: its row, the place where it is, or the public name that is most like it."""
+    found = rows(owner, name)
+    if found:
+        return f"; {found[0].text()}"
+    if elsewhere:
+        return f"; it is {elsewhere}"
+    letters = name.replace("_", "").lower()
+    same = [other for other in public if other.replace("_", "").lower() == letters]
+    near = sorted(same, key=lambda other: other[0].isupper() is not name[0].isupper())  # Conv2d is like Conv2D
+    near = near or importlib.import_module("difflib").get_close_matches(name, public, 1, 0.8)
+    return f"; did you mean {near[0]!r}?" if near else ""
+
+
+def missing(place: str, owner: str, name: str, public: Sequence[str] = (), elsewhere: str = "") -> AttributeError:
+    said = "" if name.startswith("_") else hint(owner, name, tuple(public), elsewhere)
+    return AttributeError(f"{place} has no attribute {name!r}{said}")
+
+
+def refuse(op: str, given: Iterable[str], known: Collection[str], error: Exception | None = None) -> None:
+    """TypeError for the first argument that has another name here, if there is one."""
+    for name in given:
+        for row in [] if name in known else rows("argument", name):
+            if not row.here or row.here in known:
+                raise TypeError(f"{op}: there is no argument {name!r}; {row.text()}") from error
+
+
+def hooks(module: str, owner: str, public: list[str]) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
+    """`__getattr__` and `__dir__` of a public module, whose names are those in `__all__`."""
+
+    def get(name: str) -> Any:
+        flat = getattr(sys.modules.get("trellis"), "__all__", ())
+        raise missing(f"module {module!r}", owner, name, public, f"tl.{name}" if name in flat else "")
+
+    return get, lambda: public
+
+
+class Hint:
+    """An attribute that is missing: reading it raises the AttributeError of its row. An instance may set one of its own."""
+
+    def __init__(self, owner: str, name: str) -> None:
+        self.owner, self.name = owner, name
+
+    def __get__(self, instance: Any, kind: type) -> Any:
+        raise missing(f"{kind.__name__!r} object", self.owner, self.name)
+
+
+def install(kind: type, owner: str) -> None:
+    """Give a class the hints of an owner, except for the names that it has. `dir` does not show them."""
+    for line in lines():
+        place, name, _ = line.split("\t", 2)
+        if place == owner and not hasattr(kind, name):
+            setattr(kind, name, Hint(owner, name))
+    kind.__dir__ = _dir  # type: ignore[method-assign]
+
+
+def _dir(self: Any) -> list[str]:
+    return [name for name in object.__dir__(self) if hasattr(type(self), name) or name in getattr(self, "__dict__", ())]
