@@ -19,7 +19,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from trellis.core import tree
+from trellis.core import dispatch
 from trellis.core.dispatch import UnknownOperand, call, diagnose, find, find_all, interpreters, register
 from trellis.core.dtypes import DType, bool as bool_
 from trellis.core.indexing import HOST_DATA, beside, canonical_key, composed
@@ -36,17 +36,17 @@ def _unary(op: str) -> Callable[..., Any]:
     def operator(self: Array) -> Any:
         data = self._data
         made = getattr(interpreters[type(data)], op)(data)
-        return Array(made) if made is not data else _marked((self,), Array(made))
+        return self._kind(made) if made is not data else marked((self,), self._kind(made))
 
     return _sharing(operator) if op in SHARING else operator
 
 
 def _sharing(run: Callable[..., Any]) -> Callable[..., Any]:
     """An op whose result may be a view of the memory of its operand."""
-    return lambda *operands, **params: _marked(operands, run(*operands, **params))
+    return lambda *operands, **params: marked(operands, run(*operands, **params))
 
 
-def _marked(operands: tuple[Any, ...], result: Any) -> Any:
+def marked(operands: tuple[Any, ...], result: Any) -> Any:
     """`result`, marked like the operands as sharing memory."""
     for x in (*operands, *result) if isinstance(result, tuple) else (*operands, result):
         if isinstance(x, Array):
@@ -54,17 +54,20 @@ def _marked(operands: tuple[Any, ...], result: Any) -> Any:
     return result
 
 
-def _binary(op: str) -> Callable[..., Any]:
+def binary(op: str, kind: Any = None, view: Any = None, find: Any = find) -> Callable[..., Any]:
+    """The method of an op of two arrays, with a short path for two of the class `kind` or of its views."""
+    kind, view = kind or Array, view or View
+
     def operator(self: Array, other: Any, /) -> Any:
-        if type(other) is Array or type(other) is View:  # the common case, spelt out because each call counts
+        if type(other) is kind or type(other) is view:  # the common case, spelt out because each call counts
             a, b = self._data, other._data
-            return Array(getattr(interpreters[type(a)] if type(a) is type(b) else find(a, b), op)(a, b))
+            return self._kind(getattr(interpreters[type(a)] if type(a) is type(b) else find(a, b), op)(a, b))
         if type(other) is float or type(other) is int:
-            return Array(getattr(interpreters[type(self._data)], op)(self._data, other))
+            return self._kind(getattr(interpreters[type(self._data)], op)(self._data, other))
         if other is None and op in ("equal", "not_equal"):  # as in NumPy, no element is None
             return call("full_like", self, fill_value=op == "not_equal", dtype=bool_, device=None)
         try:
-            return getattr(find(self, other), op)(self, other)
+            return getattr(dispatch.find(self, other), op)(self, other)
         except UnknownOperand:
             return NotImplemented
 
@@ -77,7 +80,7 @@ def _in_place(op: str) -> Callable[..., Any]:
             result = getattr(find(self, other), op)(self, other)
         except UnknownOperand:
             return NotImplemented
-        if not isinstance(result, Array):
+        if not isinstance(result, self._kind):  # a Container; or a free array met one that is not, and the result is its
             return result
         if result.dtype is not self.dtype:
             raise TypeError(
@@ -103,9 +106,11 @@ class Array(Operators, Interoperable):
            [16., 23.]], dtype=float32, backend='numpy', device='cpu')
     """
 
-    __slots__ = ("_shared",)
+    __slots__ = ("_shared", "_copies")
     __hash__ = None  # type: ignore[assignment]
     _shared: bool  # not set until an op marks the array
+    _copies: dict[Any, Any]  # of a free array, on other frameworks; not set until there is one
+    _kind: ClassVar[Any]  # the class of what an index, a copy and an operator make of it
     _namespace: ClassVar[Callable[[str], ModuleType]]  # of the Arrays on a backend; `namespaces` sets it
 
     # ---- what it is ----------------------------------------------------------------------------------------------------------
@@ -228,7 +233,7 @@ class Array(Operators, Interoperable):
                 return self._view(spec, part, data if follows is None or follows(data, spec) else None)
         if key is Ellipsis or (type(key) is tuple and Ellipsis in key):  # as in NumPy, x[0, ...] is a view and x[0] is not
             return self._view(spec, part, None)
-        return Array(part)
+        return self._kind(part)
 
     def _view(self, spec: tuple[Any, ...], part: Any, seen: Any) -> View:
         return View(self, spec, part, seen)
@@ -242,11 +247,11 @@ class Array(Operators, Interoperable):
     def _write(self, spec: tuple[Any, ...], indices: tuple[Any, ...], value: Any) -> None:
         target: Any = self
         if getattr(self, "_shared", False) and interpreters[type(self._data)].changes_in_place:
-            target = Array(copied(self._data))
+            target = self._kind(copied(self._data))
         self._rebind(call("setitem", target, value, *indices, key=spec))
 
-    def _rebind(self, new: Array) -> None:
-        self._data = new._data
+    def _rebind(self, new: Any) -> None:
+        self._data = unwrap(new)
         self._shared = False
 
     def _share(self) -> None:
@@ -256,9 +261,6 @@ class Array(Operators, Interoperable):
         if api_version is not None and api_version not in API_VERSIONS:
             raise ValueError(f"api_version={api_version!r} is unknown; use one of {', '.join(API_VERSIONS)}")
         return Array._namespace(self.backend)
-
-
-install(Array, _unary, _binary, in_place=_in_place)
 
 
 class View(Array):
@@ -285,29 +287,33 @@ class View(Array):
     def _view(self, spec: tuple[Any, ...], part: Any, seen: Any) -> View:
         key = composed(self._base.shape, self._key, spec)
         if key is None:
-            return View(self, spec, part, seen)
+            return type(self)(self, spec, part, seen)
         follows = seen is not None and self._seen is not None  # else the part comes from a copy
-        return View(self._base, key, part, self._base._data if follows else None)
+        return type(self)(self._base, key, part, self._base._data if follows else None)
 
     def _write(self, spec: tuple[Any, ...], indices: tuple[Any, ...], value: Any) -> None:
         key = None if indices else composed(self._base.shape, self._key, spec)
         if key is not None:
             self._base._write(key, (), value)
         else:
-            self._rebind(call("setitem", Array(copied(self._data)), value, *indices, key=spec))
+            self._rebind(call("setitem", self._kind(copied(self._data)), value, *indices, key=spec))
 
-    def _rebind(self, new: Array) -> None:
+    def _rebind(self, new: Any) -> None:
         self._base._write(self._key, (), new)
 
     @classmethod
     def __torch_function__(cls, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        return native_function(Array, function, args, kwargs or {})
+        return native_function(cls._kind, function, args, kwargs or {})
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Array(self._data).__reduce__()
+        return self._kind(self._data).__reduce__()
 
     def __copy__(self) -> Array:
-        return Array(copied(self._data))
+        return self._kind(copied(self._data))
+
+
+Array._kind = Array
+install(Array, _unary, binary, in_place=_in_place)
 
 
 class ArrayInterpreter:
@@ -315,9 +321,11 @@ class ArrayInterpreter:
 
     level = 2
     name = "array"
+    kind: Any = Array  # the class of the results
+    find_all = staticmethod(find_all)
 
     def __getattr__(self, op: str) -> Callable[..., Any]:
-        made = _unary(op) if op in OF_ONE_ARRAY else _lift_two(op) if op in OF_TWO_ARRAYS else _lift(op)
+        made = _unary(op) if op in OF_ONE_ARRAY else (_lift_two if op in OF_TWO_ARRAYS else _lift)(op, self)
         made = _sharing(made) if op in SHARING and op not in OF_ONE_ARRAY else made
         setattr(self, op, made)
         return made
@@ -325,17 +333,17 @@ class ArrayInterpreter:
     # The most used reductions and shapes, spelt out: packing keywords and unpacking them again is a third of what a call costs.
     def sum(self, x: Array, *, axis: Any, dtype: Any, keepdims: bool) -> Array:
         data = x._data
-        return Array(interpreters[type(data)].sum(data, axis=axis, dtype=dtype, keepdims=keepdims))
+        return self.kind(interpreters[type(data)].sum(data, axis=axis, dtype=dtype, keepdims=keepdims))
 
     def mean(self, x: Array, *, axis: Any, keepdims: bool) -> Array:
         data = x._data
-        return Array(interpreters[type(data)].mean(data, axis=axis, keepdims=keepdims))
+        return self.kind(interpreters[type(data)].mean(data, axis=axis, keepdims=keepdims))
 
     def reshape(self, x: Array, *, shape: tuple[int, ...], copy: bool | None) -> Array:
         data = x._data
-        made = Array(interpreters[type(data)].reshape(data, shape=shape, copy=copy))
+        made = self.kind(interpreters[type(data)].reshape(data, shape=shape, copy=copy))
         made._shared = True
-        if type(x) is Array:
+        if type(x) is self.kind:
             x._shared = True
         else:
             x._share()
@@ -354,7 +362,7 @@ class ArrayInterpreter:
         return x.device
 
     def constant(self, value: np.ndarray[Any, Any], *, like: Array) -> Array:
-        return Array(interpreters[type(like._data)].constant(value, like=like._data))
+        return self.kind(interpreters[type(like._data)].constant(value, like=like._data))
 
 
 def unwrap(x: Any) -> Any:
@@ -362,40 +370,42 @@ def unwrap(x: Any) -> Any:
     return x._data if isinstance(x, Array) else x
 
 
-def _lift_two(op: str) -> Callable[..., Any]:
+def _lift_two(op: str, own: ArrayInterpreter) -> Callable[..., Any]:
+    kind, find = own.kind, own.find_all  # torch.compile reads a class in a closure, but does not call it
+
     def run(x1: Any, x2: Any) -> Any:
-        a, b = (x1._data, x2._data) if type(x1) is Array is type(x2) else (unwrap(x1), unwrap(x2))
-        return Array(getattr(interpreters[type(a)] if type(a) is type(b) else find(a, b), op)(a, b))
+        a, b = (x1._data, x2._data) if type(x1) is kind is type(x2) else (unwrap(x1), unwrap(x2))
+        return own.kind(getattr(interpreters[type(a)] if type(a) is type(b) else find(a, b), op)(a, b))
 
     return run
 
 
-def _lift(op: str) -> Callable[..., Any]:
+def _lift(op: str, own: ArrayInterpreter) -> Callable[..., Any]:
+    kind, find_all = own.kind, own.find_all
+
     def run(*operands: Any, **params: Any) -> Any:
         if len(operands) == 1:
             data = operands[0]._data
             result = getattr(interpreters[type(data)], op)(data, **params)
         else:
-            natives = [x._data if type(x) is Array else unwrap(x) for x in operands]
+            natives = [x._data if type(x) is kind else unwrap(x) for x in operands]
             result = getattr(find_all(*natives), op)(*natives, **params)
             data = natives[0]
             for data in natives:
                 if data is result:
                     break
         if data is result:
-            return _marked(operands, Array(result))
-        return wrap(result) if isinstance(result, tuple) else Array(result)
+            return marked(operands, own.kind(result))
+        return wrap(result, own.kind) if isinstance(result, tuple) else own.kind(result)
 
     return run
 
 
-def wrap(result: tuple[Any, ...]) -> Any:
+def wrap(result: tuple[Any, ...], kind: Any = Array) -> Any:
     """An Array of each member of a tuple of native results."""
-    return tuple(map(Array, result)) if type(result) is tuple else type(result)(*map(Array, result))
+    return tuple(map(kind, result)) if type(result) is tuple else type(result)(*map(kind, result))
 
 
 _interpreter = ArrayInterpreter()
 register(Array, _interpreter)
 register(View, _interpreter)
-for _kind in (Array, View):
-    tree.OPTREE_NODES[_kind] = (lambda x: ((x._data,), None, ("native",)), lambda _, children: Array(children[0]))

@@ -39,6 +39,10 @@ BACKENDS: dict[str, tuple[str, tuple[str, ...], str]] = {
 _MEANINGS = ("__mul__", "__array_ufunc__")  # a subclass of np.ndarray that has its own is another kind of array
 
 
+class TwoFrameworks(TypeError):
+    """Arrays of two frameworks meet in one call."""
+
+
 class UnknownOperand(TypeError):
     """No interpreter knows operands of this type. A TypeError; operators turn it into NotImplemented."""
 
@@ -49,6 +53,7 @@ class Scalars:
     level = -1
     name = "python"
     as_array: Callable[[Any], Any]  # the module of `Array` sets it
+    beside: Callable[[Any, tuple[Any, ...]], Any]  # of the best interpreter and operands, some of them free; `free` sets it
 
     def __getattr__(self, op: str) -> Any:
         def run(*operands: Any, **params: Any) -> Any:
@@ -111,6 +116,7 @@ class _BesideScalars:
         return run
 
 
+FREE = -0.5  # the level of arrays that belong to no framework yet: above numbers, below all other arrays
 SCALARS: Any = Scalars()
 interpreters = _Interpreters(dict.fromkeys((bool, int, float, complex, type(None)), SCALARS))
 _LOADED: dict[str, Any] = {}
@@ -129,12 +135,17 @@ def find(x1: Any, x2: Any) -> Any:
 
 def find_all(*operands: Any) -> Any:
     """The interpreter of the highest level among the operands."""
-    best = SCALARS
+    best, free = SCALARS, False
     for x in operands:
         other = interpreters[type(x)]
         if other is not best:
-            best = other if other.level > best.level else best if other.level < best.level else _same_level(best, other, operands)
-    return best
+            if best is SCALARS:
+                best = other
+            elif other is not SCALARS:
+                lower = min(other.level, best.level)
+                free = free or lower == FREE
+                best = other if other.level > lower else best if best.level > lower else _same_level(best, other, operands)
+    return SCALARS.beside(best, operands) if free else best
 
 
 def _same_level(a: Any, b: Any, operands: tuple[Any, ...]) -> Any:
@@ -144,7 +155,7 @@ def _same_level(a: Any, b: Any, operands: tuple[Any, ...]) -> Any:
     }
     if len(names) == 1:
         return _BesideScalars(_LOADED[names.pop()])
-    raise TypeError(
+    raise TwoFrameworks(
         f"the arrays are from two frameworks, {a.name} and {b.name}; bring them to one with "
         f'tl.to_backend(x, "{a.name}") or tl.to_backend(x, "{b.name}")'
     )
@@ -168,7 +179,7 @@ def diagnose(op: str, operands: tuple[Any, ...], params: dict[str, Any], error: 
     for x in operands:
         try:
             interpreter = interpreters[type(x)]
-            if interpreter.level == 2:
+            if interpreter.level in (2, FREE):
                 x = x._data
                 interpreter = interpreters[type(x)]
         except UnknownOperand:
@@ -223,7 +234,7 @@ def default_backend() -> str:
 
 def target(backend: Any = None) -> Any:
     """The level-0 interpreter that a creation function makes its array on: `backend`, else the default."""
-    name = default_backend() if backend is None else backend
+    name = backend or ("torch" if is_compiling() else default_backend())  # torch.compile reads no other framework
     return _LOADED[name] if name in _LOADED else load(getattr(name, "name", name))
 
 

@@ -80,7 +80,8 @@ class Interoperable:
         data = self._require("tensorflow")
         return interpreters[type(data)].as_tf_tensor(data, dtype, name)
 
-    def _require(self, backend: str) -> Any:
+    def _require(self, backend: str, like: Any = None) -> Any:
+        """The native array, which must be of `backend`. A free array goes there, to the device of `like`."""
         own = interpreters[type(self._data)].name
         if own != backend:
             raise TypeError(f'this Array is on {own}; bring it to {backend} first: tl.to_backend(x, "{backend}")')
@@ -104,8 +105,10 @@ class Interoperable:
 
 
 # ---- torch ---------------------------------------------------------------------------------------------------------------------
-def native_function(wrapper: type, function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
-    """Run a function of torch on Arrays: on their tensors, with the resulting tensors as Arrays.
+def native_function(
+    wrapper: Any, function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any], like: Any = None
+) -> Any:
+    """Run a function of torch on Arrays: on their tensors, with the resulting tensors as Arrays. Free ones go beside `like`.
 
     An operator of torch.Tensor with an Array on its right is our op, with our promotion. An Array that the function changes in
     place comes back as the object it was.
@@ -121,11 +124,9 @@ def native_function(wrapper: type, function: Callable[..., Any], args: tuple[Any
         if not isinstance(x, Interoperable):
             given.setdefault(id(x), x)
             return x
-        if not isinstance(x._data, torch.Tensor):
-            own = interpreters[type(x._data)].name
-            raise TypeError(f'torch.{name}: the Array is on {own}; bring it to torch first: tl.to_backend(x, "torch")')
-        given[id(x._data)] = x
-        return x._data
+        data = x._require("torch", like)
+        given[id(data)] = x
+        return data
 
     def wrap(x: Any) -> Any:
         if not isinstance(x, torch.Tensor):

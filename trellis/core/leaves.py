@@ -12,6 +12,7 @@ from typing import Any
 from trellis.core import tree
 from trellis.core.array import Array, unwrap
 from trellis.core.dispatch import SCALARS, UnknownOperand, find_all, interpreters, load, target
+from trellis.core.free import Free, settled
 from trellis.core.typing import AnyArray
 
 __all__ = ["ARRAY", "NUMBER", "OTHER", "MixedNest", "Nest", "backend_of", "device_of", "kind_of", "unwrap"]
@@ -33,19 +34,22 @@ def kind_of(leaf: Any) -> str:
 class Nest:
     """A nest taken apart. `leaves` holds the native array of each `tl.Array`, and every other leaf as it is.
 
-    `wrapped` says which leaves were `tl.Array`s.
+    Free arrays go beside `like`, else beside the other leaves. `wrapped` has the class of those that were `tl.Array`s: Array, or Free if no other leaf says where they belong.
     """
 
     __slots__ = ("leaves", "treedef", "wrapped")
 
-    def __init__(self, nest: Any) -> None:
+    def __init__(self, nest: Any, like: Any = None) -> None:
         leaves, self.treedef = tree.flatten(nest)
-        self.wrapped = [isinstance(x, Array) for x in leaves]
+        self.wrapped = [type(x)._kind if isinstance(x, Array) else None for x in leaves]
+        if Free in self.wrapped:
+            leaves = settled(leaves, like)
+            self.wrapped = [type(x)._kind if isinstance(x, Array) else None for x in leaves]
         self.leaves = [x._data if isinstance(x, Array) else x for x in leaves]
 
     def rebuild(self, leaves: Sequence[Any]) -> Any:
         """The nest with other leaves; those in the places of `tl.Array`s become `tl.Array`s."""
-        return tree.unflatten(self.treedef, [Array(x) if wrapped else x for x, wrapped in zip(leaves, self.wrapped)])
+        return tree.unflatten(self.treedef, [x if kind is None else kind(x) for x, kind in zip(leaves, self.wrapped)])
 
     def place(self, index: int) -> str:
         """The words " at 'path'" for a leaf, for messages; empty where the nest is the leaf itself."""
@@ -58,10 +62,15 @@ class MixedNest(Nest):
 
     __slots__ = ("arrays", "kinds")
 
-    def __init__(self, nest: Any) -> None:
-        super().__init__(nest)
+    def __init__(self, nest: Any, like: Any = None) -> None:
+        super().__init__(nest, like)
         self.kinds = tuple([kind_of(x) for x in self.leaves])
         self.arrays = [x for x, kind in zip(self.leaves, self.kinds) if kind == ARRAY]
+
+    def wrapper(self, *beside: Any) -> Any:
+        """The class of a new array beside these and others of the classes `beside`: Free if all are, None if native ones decide."""
+        found = [*[wrapped for wrapped, kind in zip(self.wrapped, self.kinds) if kind == ARRAY], *beside]
+        return Array if Array in found else None if None in found else Free
 
     def fill(self, arrays: Sequence[AnyArray]) -> Any:
         """The nest with other arrays; all other leaves stay."""

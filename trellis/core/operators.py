@@ -55,13 +55,13 @@ def reflected_operator(op: str) -> Operator:
 
 def install(
     owner: type,
-    unary: Callable[[str], Operator] = unary_operator,
+    unary: Callable[[str], Operator] | None = unary_operator,
     binary: Callable[[str], Operator] = binary_operator,
     reflected: Callable[[str], Operator] = reflected_operator,
     in_place: Callable[[str], Operator] | None = None,
 ) -> None:
     """Give `owner` the operators of every op; each argument makes the method of one op."""
-    for name, op in operators(1):
+    for name, op in operators(1) if unary is not None else ():
         setattr(owner, f"__{name}__", unary(op))
     for name, op in operators(2):
         setattr(owner, f"__{name}__", binary(op))

@@ -10,6 +10,7 @@ Operand: TypeAlias = Any  # an array or a Python number
 Nest: TypeAlias = Any  # an array or a nest of them: a tl.Container, dict, list, tuple or dataclass
 DTypeLike: TypeAlias = Any  # tl.float32, "float32", float, or a framework's own dtype
 DeviceLike: TypeAlias = Any  # "cpu", "gpu:0", or a framework's own device
+Like: TypeAlias = Any  # an array: what is made gets its framework, device and dtype, and is native if it is
 SeedLike: TypeAlias = Any  # an int, a tl.Key, or None
 Shape: TypeAlias = int | Sequence[int]
 Axis: TypeAlias = int | Sequence[int] | None

@@ -12,13 +12,13 @@ from typing import Any
 import numpy as np
 
 from trellis.core.array import Array
-from trellis.core.dispatch import call, interpreters, target
+from trellis.core.dispatch import call, interpreters
 from trellis.core.dtypes import as_dtype
 from trellis.core.leaves import unwrap
-from trellis.core.typing import AnyArray, DeviceLike, DTypeLike, SeedLike
+from trellis.core.typing import AnyArray, DTypeLike, DeviceLike, Like, SeedLike
 from trellis.ops.arguments import check_axis, integer, one_axis
 from trellis.ops.comparison import equal
-from trellis.ops.conversion import astype
+from trellis.ops.conversion import astype, placed
 from trellis.ops.manipulation import broadcast_shapes, expand_dims
 from trellis.ops.reduction import max as max_
 from trellis.ops.shapes import Sizes, broadcasts, differ, fits, listed, optional_shape, shape_of
@@ -321,7 +321,7 @@ def rotary_embedding(
 # ---- masks ---------------------------------------------------------------------------------------------------------------------
 def causal_mask(
     queries: int, keys: int | None = None, /, *, offset: int = 0, window: int | None = None,
-    device: DeviceLike = None, backend: str | None = None,
+    device: DeviceLike = None, backend: str | None = None, like: Like = None,
 ) -> AnyArray:  # fmt: skip
     """True where query i may attend to key j: j <= i + offset, and with `window` also j > i + offset - window.
 
@@ -333,11 +333,12 @@ def causal_mask(
            [ True,  True, False],
            [ True,  True,  True]], dtype=bool, backend='numpy', device='cpu')
     """
-    op, interpreter = "causal_mask", target(backend)
+    op = "causal_mask"
+    interpreter, device, kind, _ = placed(op, backend, device, like)
     shape = integer(op, "queries", queries, 0), integer(op, "keys", queries if keys is None else keys, 0)
     ones = interpreter.full(shape=shape, fill_value=True, dtype=as_dtype(bool), device=device)
     seen = interpreter.tril(ones, k=integer(op, "offset", offset))
-    return Array(seen if window is None else interpreter.triu(seen, k=offset - integer(op, "window", window, 1) + 1))
+    return kind(seen if window is None else interpreter.triu(seen, k=offset - integer(op, "window", window, 1) + 1))
 
 
 def padding_mask(lengths: AnyArray, size: int | None = None, /) -> AnyArray:

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from trellis.core import dispatch, dtypes, tree
-from trellis.core.array import Array
-from trellis.core.dispatch import BACKENDS, SCALARS, UnknownOperand, call, chosen_backend, interpreters, load, target
+from trellis.core.array import Array, marked
+from trellis.core.dispatch import BACKENDS, FREE, SCALARS, UnknownOperand, call, chosen_backend, interpreters, load, target
+from trellis.core.dtypes import DType
+from trellis.core.free import Free, kind_of
 from trellis.core.leaves import unwrap
-from trellis.core.typing import AnyArray, DeviceLike, DTypeLike
+from trellis.core.moving import framework_of
+from trellis.core.typing import AnyArray, DTypeLike, DeviceLike, Like
 from trellis.ops.arguments import check_fits, optional_dtype
 
 __all__ = [
@@ -25,9 +28,27 @@ __all__ = [
 _KINDS = {bool: "b", int: "i", float: "f", complex: "c"}
 
 
+def placed(op: str, backend: str | None, device: DeviceLike, like: Any) -> tuple[Any, Any, Callable[[Any], Any], DType | None]:
+    """Where a new array is made: the framework, the device, what wraps the result, and the dtype of `like`.
+
+    Without `backend`, `device` and `like` it belongs to no framework yet.
+    """
+    if like is None:
+        return target(backend), device, Free if backend is None and device is None else Array, None
+    data = unwrap(like)
+    found = _interpreter_of(data)
+    if found is None:
+        raise TypeError(f"{op}: like must be an array, got {type(like).__name__}")
+    if backend is not None and backend != framework_of(data):
+        raise ValueError(f"{op}: backend={backend!r}, but like is on {framework_of(data)}; leave one of them out")
+    device = found.device_of(data) if device is None else device
+    return load(framework_of(data)), device, kind_of(like), found.dtype_of(data)
+
+
 def asarray(
-    obj: Any, /, *, dtype: DTypeLike = None, device: DeviceLike = None, copy: bool | None = None, backend: str | None = None
-) -> Array:
+    obj: Any, /, *, dtype: DTypeLike = None, device: DeviceLike = None, copy: bool | None = None, backend: str | None = None,
+    like: Like = None,
+) -> Array:  # fmt: skip
     """A `tl.Array` of a number, a nest of numbers, any framework's array, or an object with a buffer.
 
     Numbers and NumPy arrays go to the backend that `tl.using` or `tl.set_backend` chose; without a choice they are on NumPy. The
@@ -38,10 +59,17 @@ def asarray(
     >>> tl.asarray([1, 2, 3], dtype="float32")
     Array([1., 2., 3.], dtype=float32, backend='numpy', device='cpu')
     """
+    goal, device, kind, found = placed("asarray", backend, device, like)
+    if like is not None:
+        backend, dtype = goal.name, dtype or found
+    elif kind is Free and not isinstance(obj, Free) and _interpreter_of(unwrap(obj)) is not None:
+        kind = Free if isinstance(obj, np.generic) else Array  # the array of a framework stays one
     data = native_array(obj, optional_dtype(dtype), device, copy, backend)
     if isinstance(obj, Array) and data is obj._data:
-        return obj  # not a second Array on the data: where assignment rebinds, it would not see a change of the first
-    return Array(data)
+        if kind is obj._kind:
+            return obj  # not a second Array on the data: where assignment rebinds, it would not see a change of the first
+        return marked((obj,), kind(data))
+    return kind(data)
 
 
 array = asarray
@@ -69,7 +97,7 @@ def _interpreter_of(x: Any) -> Any:
         found = interpreters[type(x)]
     except UnknownOperand:
         return None
-    return None if found is SCALARS or found.level in (2, 4) else found
+    return None if found is SCALARS or found.level in (FREE, 2, 4) else found
 
 
 def _from_python(obj: Any, dtype: dtypes.DType | None, device: Any, copy: bool | None, goal: Any) -> AnyArray:
@@ -81,6 +109,10 @@ def _from_python(obj: Any, dtype: dtypes.DType | None, device: Any, copy: bool |
         dtype = dtypes.default_of(_KINDS[type(obj)], goal.default_int())
         return goal.full(shape=(), fill_value=obj, dtype=dtype, device=device)  # torch.compile cannot read a NumPy array
     weak = all(type(leaf) in (bool, int, float, complex) for leaf in _leaves(obj))  # the dtype is ours to choose
+    if weak and dispatch.is_compiling():  # which cannot read a NumPy array
+        kinds = [_KINDS[type(leaf)] for leaf in _leaves(obj)]
+        dtype = dtype or dtypes.default_of(max(kinds, key="bifc".index) if kinds else "f", goal.default_int())
+        return goal.from_numpy(obj, dtype=dtype, device=device, copy=None)
     if not weak:
         for leaf in _leaves(obj):
             if isinstance(leaf, np.ndarray):
@@ -192,8 +224,10 @@ def to_backend(x: Any, backend: str, /) -> Any:
 
     def bring(leaf: Any) -> Any:
         source = _interpreter_of(unwrap(leaf))
-        if source is None or source is goal:
+        if source is None or (source is goal and not isinstance(leaf, Free)):
             return leaf
+        if source is goal:
+            return marked((leaf,), Array(leaf._data))
         moved = _bring(unwrap(leaf), source, goal, None, None)
         return Array(moved) if isinstance(leaf, Array) else moved
 

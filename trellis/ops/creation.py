@@ -1,4 +1,4 @@
-"""Make arrays: `tl.Array` on the default backend, or on `backend=`."""
+"""Make arrays: free ones, which belong to no framework yet, or on `backend=`, or as `like=` is."""
 
 from __future__ import annotations
 
@@ -8,26 +8,33 @@ from typing import Any
 import numpy as np
 
 from trellis.core import dtypes
-from trellis.core.array import Array
-from trellis.core.dispatch import SCALARS, call, interpreters, target
+from trellis.core.dispatch import SCALARS, call, interpreters
+from trellis.core.free import committed
 from trellis.core.leaves import unwrap
-from trellis.core.typing import AnyArray, DeviceLike, DTypeLike, Operand, Shape
+from trellis.core.typing import AnyArray, DTypeLike, DeviceLike, Like, Operand, Shape
 from trellis.ops import arguments
 from trellis.ops.arguments import check_fits, integer, optional_dtype
-from trellis.ops.conversion import asarray, is_array
+from trellis.ops.conversion import asarray, is_array, placed
 
 __all__ = ["arange", "empty", "empty_like", "eye", "full", "full_like", "linspace", "ones", "ones_like", "zeros", "zeros_like"]
 
 
-def create(op: str, backend: str | None, dtype: DTypeLike, device: DeviceLike, default: str, **params: Any) -> Array:
+_FLOATING = ("fftfreq", "linspace", "rfftfreq")  # the numbers of these are no integers
+
+
+def create(
+    op: str, backend: str | None, dtype: DTypeLike, device: DeviceLike, default: str, like: Any = None, **params: Any
+) -> AnyArray:
     """Run a creation op on `backend`; `default` is the dtype if none is given: its name, or its kind "b", "i", "f" or "c"."""
-    interpreter = target(backend)
-    if dtype is None:
+    interpreter, device, kind, found = placed(op, backend, device, like)
+    if dtype is None and found is not None and (found.kind in "fc" or op not in _FLOATING):
+        dtype = found
+    elif dtype is None:
         dtype = dtypes.DTYPES.get(default) or dtypes.default_of(default, interpreter.default_int())
     dtype = dtypes.as_dtype(dtype)
     if op == "arange" and dtype.kind in "iu":
         _check_ends(dtype, **params)
-    return Array(getattr(interpreter, op)(dtype=dtype, device=device, **params))
+    return kind(getattr(interpreter, op)(dtype=dtype, device=device, **params))
 
 
 def _check_ends(dtype: dtypes.DType, start: Any, stop: Any, step: Any) -> None:
@@ -37,7 +44,9 @@ def _check_ends(dtype: dtypes.DType, start: Any, stop: Any, step: Any) -> None:
         check_fits("arange", dtype, int(start), int(start + (count - 1) * step))
 
 
-def zeros(shape: Shape, *, dtype: DTypeLike = None, device: DeviceLike = None, backend: str | None = None) -> AnyArray:
+def zeros(
+    shape: Shape, *, dtype: DTypeLike = None, device: DeviceLike = None, backend: str | None = None, like: Like = None
+) -> AnyArray:
     """An array of zeros.
 
     >>> import trellis as tl
@@ -45,40 +54,47 @@ def zeros(shape: Shape, *, dtype: DTypeLike = None, device: DeviceLike = None, b
     Array([[0., 0.],
            [0., 0.]], dtype=float32, backend='numpy', device='cpu')
     """
-    return create("full", backend, dtype, device, "f", shape=arguments.shape("zeros", shape), fill_value=0)
+    return create("full", backend, dtype, device, "f", shape=arguments.shape("zeros", shape), fill_value=0, like=like)
 
 
-def ones(shape: Shape, *, dtype: DTypeLike = None, device: DeviceLike = None, backend: str | None = None) -> AnyArray:
+def ones(
+    shape: Shape, *, dtype: DTypeLike = None, device: DeviceLike = None, backend: str | None = None, like: Like = None
+) -> AnyArray:
     """An array of ones.
 
     >>> import trellis as tl
     >>> tl.ones(2, dtype=tl.int8)
     Array([1, 1], dtype=int8, backend='numpy', device='cpu')
     """
-    return create("full", backend, dtype, device, "f", shape=arguments.shape("ones", shape), fill_value=1)
+    return create("full", backend, dtype, device, "f", shape=arguments.shape("ones", shape), fill_value=1, like=like)
 
 
-def empty(shape: Shape, *, dtype: DTypeLike = None, device: DeviceLike = None, backend: str | None = None) -> AnyArray:
+def empty(
+    shape: Shape, *, dtype: DTypeLike = None, device: DeviceLike = None, backend: str | None = None, like: Like = None
+) -> AnyArray:
     """An array whose elements are not set to anything in particular.
 
     >>> import trellis as tl
     >>> tl.empty((2, 0)).shape
     (2, 0)
     """
-    return create("empty", backend, dtype, device, "f", shape=arguments.shape("empty", shape))
+    return create("empty", backend, dtype, device, "f", like=like, shape=arguments.shape("empty", shape))
 
 
 def full(
-    shape: Shape, fill_value: Operand, *, dtype: DTypeLike = None, device: DeviceLike = None, backend: str | None = None
-) -> AnyArray:
+    shape: Shape, fill_value: Operand, *, dtype: DTypeLike = None, device: DeviceLike = None, backend: str | None = None,
+    like: Like = None,
+) -> AnyArray:  # fmt: skip
     """An array of one value; its dtype follows the value: bool, the default integer, the default float or its complex dtype.
 
     >>> import trellis as tl
     >>> tl.full(2, 7)
     Array([7, 7], dtype=int64, backend='numpy', device='cpu')
     """
-    value, default = _fill_value("full", fill_value, target(backend))
-    return create("full", backend, dtype, device, default, shape=arguments.shape("full", shape), fill_value=value)
+    if backend is None and like is None and committed([fill_value]) is not None:
+        like = fill_value
+    value, default = _fill_value("full", fill_value, placed("full", backend, device, like)[0])
+    return create("full", backend, dtype, device, default, like, shape=arguments.shape("full", shape), fill_value=value)
 
 
 def _fill_value(op: str, value: Any, goal: Any) -> tuple[Any, str]:
@@ -102,7 +118,7 @@ def _number(value: Any) -> Any:
 
 def arange(
     start: float, /, stop: float | None = None, step: float = 1, *,
-    dtype: DTypeLike = None, device: DeviceLike = None, backend: str | None = None,
+    dtype: DTypeLike = None, device: DeviceLike = None, backend: str | None = None, like: Like = None,
 ) -> AnyArray:  # fmt: skip
     """Numbers from `start` (0 if only one is given) up to, not including, `stop`.
 
@@ -118,12 +134,13 @@ def arange(
     if not math.isfinite((stop - start) / step):
         raise ValueError(f"arange: from {start} to {stop} by {step} is not a finite number of steps")
     default = "f" if any(isinstance(v, float) for v in (start, stop, step)) else "i"
-    return create("arange", backend, dtype, device, default, start=start, stop=stop, step=step)
+    return create("arange", backend, dtype, device, default, like, start=start, stop=stop, step=step)
 
 
 def linspace(
     start: Operand, stop: Operand, /, num: int, *,
     dtype: DTypeLike = None, device: DeviceLike = None, endpoint: bool = True, axis: int = 0, backend: str | None = None,
+    like: Like = None,
 ) -> AnyArray:  # fmt: skip
     """`num` evenly spaced numbers from `start` to `stop`, which is included unless `endpoint=False`.
 
@@ -138,15 +155,19 @@ def linspace(
     if is_array(start) or is_array(stop):
         place = integer("linspace", "axis", axis)
         made = call("linspace_between", start, stop, num=num, endpoint=endpoint, place=place, dtype=optional_dtype(dtype))
-        return made if backend is None and device is None else asarray(made, device=device, backend=backend)
+        return (
+            made
+            if backend is None and device is None and like is None
+            else asarray(made, device=device, backend=backend, like=like)
+        )
     start, stop = _number(start), _number(stop)
     default = "c" if isinstance(start, complex) or isinstance(stop, complex) else "f"
-    return create("linspace", backend, dtype, device, default, start=start, stop=stop, num=num, endpoint=endpoint)
+    return create("linspace", backend, dtype, device, default, like, start=start, stop=stop, num=num, endpoint=endpoint)
 
 
 def eye(
     n_rows: int, n_cols: int | None = None, /, *, k: int = 0,
-    dtype: DTypeLike = None, device: DeviceLike = None, backend: str | None = None,
+    dtype: DTypeLike = None, device: DeviceLike = None, backend: str | None = None, like: Like = None,
 ) -> AnyArray:  # fmt: skip
     """Ones on diagonal `k` of a matrix of zeros.
 
@@ -156,7 +177,7 @@ def eye(
            [0., 0.]], dtype=float32, backend='numpy', device='cpu')
     """
     rows, cols = arguments.shape("eye", (n_rows, n_rows if n_cols is None else n_cols), "n_rows, n_cols")
-    return create("eye", backend, dtype, device, "f", n_rows=rows, n_cols=cols, k=integer("eye", "k", k))
+    return create("eye", backend, dtype, device, "f", like, n_rows=rows, n_cols=cols, k=integer("eye", "k", k))
 
 
 def zeros_like(x: AnyArray, /, *, dtype: DTypeLike = None, device: DeviceLike = None) -> AnyArray:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from trellis.core.dispatch import call
 from trellis.core.hints import hooks
-from trellis.core.typing import AnyArray, DeviceLike, DTypeLike
+from trellis.core.typing import AnyArray, DTypeLike, DeviceLike, Like
 from trellis.ops.arguments import axes as as_axes, choice, integer, one_axis
 from trellis.ops.creation import create
 from trellis.ops.shapes import shape_of
@@ -171,24 +171,26 @@ def ifftshift(x: AnyArray, /, *, axes: int | Sequence[int] | None = None) -> Any
 
 
 def fftfreq(
-    n: int, /, *, d: float = 1.0, dtype: DTypeLike = None, device: DeviceLike = None, backend: str | None = None
-) -> AnyArray:
+    n: int, /, *, d: float = 1.0, dtype: DTypeLike = None, device: DeviceLike = None, backend: str | None = None,
+    like: Like = None,
+) -> AnyArray:  # fmt: skip
     """Frequencies of the points of `fft` for a sample spacing `d`.
 
     >>> import trellis as tl
     >>> tl.fft.fftfreq(4)
     Array([ 0.  ,  0.25, -0.5 , -0.25], dtype=float32, backend='numpy', device='cpu')
     """
-    return create("fftfreq", backend, dtype, device, "f", n=integer("fftfreq", "n", n, 1), d=d)
+    return create("fftfreq", backend, dtype, device, "f", like, n=integer("fftfreq", "n", n, 1), d=d)
 
 
 def rfftfreq(
-    n: int, /, *, d: float = 1.0, dtype: DTypeLike = None, device: DeviceLike = None, backend: str | None = None
-) -> AnyArray:
+    n: int, /, *, d: float = 1.0, dtype: DTypeLike = None, device: DeviceLike = None, backend: str | None = None,
+    like: Like = None,
+) -> AnyArray:  # fmt: skip
     """Frequencies of the points of `rfft` for a sample spacing `d`.
 
     >>> import trellis as tl
     >>> tl.fft.rfftfreq(4)
     Array([0.  , 0.25, 0.5 ], dtype=float32, backend='numpy', device='cpu')
     """
-    return create("rfftfreq", backend, dtype, device, "f", n=integer("rfftfreq", "n", n, 1), d=d)
+    return create("rfftfreq", backend, dtype, device, "f", like, n=integer("rfftfreq", "n", n, 1), d=d)

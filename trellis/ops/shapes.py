@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, TypeAlias
 
-from trellis.core.dispatch import interpreters
+from trellis.core.dispatch import SCALARS, interpreters
 from trellis.core.typing import AnyArray, Operand
 
 Size: TypeAlias = int | None
@@ -14,7 +14,7 @@ Sizes: TypeAlias = tuple[Any, ...]  # of Size
 def shape_of(x: Operand) -> Sizes:
     """The shape of an array; () for a Python number. None and a Container have none."""
     interpreter = interpreters[type(x)]
-    return (None if x is None else ()) if interpreter.level < 0 else interpreter.shape_of(x)  # type: ignore[return-value]
+    return (None if x is None else ()) if interpreter is SCALARS else interpreter.shape_of(x)  # type: ignore[return-value]
 
 
 def optional_shape(x: AnyArray | None) -> Sizes | None:

@@ -12,7 +12,7 @@ from typing import Any
 from trellis.core import dtypes
 from trellis.core.array import Array
 from trellis.core.dtypes import DType, float32
-from trellis.core.typing import AnyArray, DeviceLike, DTypeLike, Operand, SeedLike, Shape
+from trellis.core.typing import AnyArray, DTypeLike, DeviceLike, Like, Operand, SeedLike, Shape
 from trellis.ops.arguments import check_axis, one_axis
 from trellis.ops.conversion import astype, stop_gradient
 from trellis.ops.creation import ones_like
@@ -33,7 +33,7 @@ _POSITIVE = "it must be above 0"
 
 def exponential(
     *, scale: Operand = 1.0, shape: Shape | None = None, dtype: DTypeLike = None,
-    device: DeviceLike = None, backend: str | None = None, seed: SeedLike = None,
+    device: DeviceLike = None, backend: str | None = None, like: Like = None, seed: SeedLike = None,
 ) -> AnyArray:  # fmt: skip
     """-scale * log(1 - u) with uniform u: exponential numbers of mean `scale`; differentiable by it.
 
@@ -41,7 +41,7 @@ def exponential(
     >>> tl.exponential(shape=2, seed=0)
     Array([2.9501293, 3.8434274], dtype=float32, backend='numpy', device='cpu')
     """
-    draw = Draw("exponential", {"scale": scale}, shape=shape, device=device, backend=backend, seed=seed)
+    draw = Draw("exponential", {"scale": scale}, shape=shape, device=device, backend=backend, like=like, seed=seed)
     draw.require("scale", lambda value: value < 0, "a scale must not be negative")
     wanted = draw.float_dtype(dtype)
     compute = computing(wanted)
@@ -51,7 +51,7 @@ def exponential(
 
 def gamma(
     alpha: Operand, beta: Operand = 1.0, /, *, shape: Shape | None = None, dtype: DTypeLike = None,
-    device: DeviceLike = None, backend: str | None = None, seed: SeedLike = None,
+    device: DeviceLike = None, backend: str | None = None, like: Like = None, seed: SeedLike = None,
 ) -> AnyArray:  # fmt: skip
     """Gamma numbers of shape `alpha` and rate `beta`, with mean alpha / beta; differentiable by `beta`, constant in `alpha`.
 
@@ -59,7 +59,7 @@ def gamma(
     >>> tl.gamma(2.0, shape=(3,), seed=0).shape
     (3,)
     """
-    draw = Draw("gamma", {"alpha": alpha, "beta": beta}, shape=shape, device=device, backend=backend, seed=seed)
+    draw = Draw("gamma", {"alpha": alpha, "beta": beta}, shape=shape, device=device, backend=backend, like=like, seed=seed)
     for name in ("alpha", "beta"):
         draw.require(name, lambda value: value <= 0, _POSITIVE)
     wanted = draw.float_dtype(dtype)
@@ -69,7 +69,7 @@ def gamma(
 
 def beta(
     alpha: Operand, beta: Operand, /, *, shape: Shape | None = None, dtype: DTypeLike = None,
-    device: DeviceLike = None, backend: str | None = None, seed: SeedLike = None,
+    device: DeviceLike = None, backend: str | None = None, like: Like = None, seed: SeedLike = None,
 ) -> AnyArray:  # fmt: skip
     """Beta numbers, between 0 and 1 with mean alpha / (alpha + beta); constant in both parameters when differentiated.
 
@@ -77,7 +77,7 @@ def beta(
     >>> tl.beta(2.0, 3.0, shape=(3,), seed=0).shape
     (3,)
     """
-    draw = Draw("beta", {"alpha": alpha, "beta": beta}, shape=shape, device=device, backend=backend, seed=seed)
+    draw = Draw("beta", {"alpha": alpha, "beta": beta}, shape=shape, device=device, backend=backend, like=like, seed=seed)
     for name in ("alpha", "beta"):
         draw.require(name, lambda value: value <= 0, _POSITIVE)
     wanted = draw.float_dtype(dtype)
@@ -90,7 +90,7 @@ def beta(
 
 def dirichlet(
     alpha: AnyArray, /, *, shape: Shape | None = None, dtype: DTypeLike = None,
-    device: DeviceLike = None, backend: str | None = None, seed: SeedLike = None,
+    device: DeviceLike = None, backend: str | None = None, like: Like = None, seed: SeedLike = None,
 ) -> AnyArray:  # fmt: skip
     """Rows of positive numbers with the sum 1: [*shape, k] for `alpha` [..., k].
 
@@ -98,7 +98,7 @@ def dirichlet(
     >>> tl.dirichlet([1.0, 2.0, 3.0], shape=4, seed=0).shape
     (4, 3)
     """
-    draw = Draw("dirichlet", {"alpha": alpha}, shape=shape, device=device, backend=backend, seed=seed, event=1)
+    draw = Draw("dirichlet", {"alpha": alpha}, shape=shape, device=device, backend=backend, like=like, seed=seed, event=1)
     if is_number(draw.values["alpha"]) or not draw.values["alpha"].shape:
         raise ValueError("dirichlet: alpha has no axis; it must have shape (..., k), one parameter per component")
     draw.require("alpha", lambda value: value <= 0, _POSITIVE)
@@ -110,7 +110,7 @@ def dirichlet(
 
 def poisson(
     lam: Operand, /, *, shape: Shape | None = None, dtype: DTypeLike = None,
-    device: DeviceLike = None, backend: str | None = None, seed: SeedLike = None,
+    device: DeviceLike = None, backend: str | None = None, like: Like = None, seed: SeedLike = None,
 ) -> AnyArray:  # fmt: skip
     """Poisson counts of mean `lam`; the result is an integer array.
 
@@ -118,7 +118,7 @@ def poisson(
     >>> tl.poisson(4.0, shape=5, seed=0).dtype
     trellis.int64
     """
-    draw = Draw("poisson", {"lam": lam}, shape=shape, device=device, backend=backend, seed=seed)
+    draw = Draw("poisson", {"lam": lam}, shape=shape, device=device, backend=backend, like=like, seed=seed)
     draw.require("lam", lambda value: (value < 0) | (value != value), "a mean must be 0 or more")
     draw.float_dtype(None)
     wanted = draw.integer_dtype(dtype)
@@ -142,7 +142,7 @@ def _range_of(draw: Draw, value: Operand) -> tuple[float, float]:
 
 def truncated_normal(
     *, lower: Operand = -2.0, upper: Operand = 2.0, mean: Operand = 0.0, std: Operand = 1.0, shape: Shape | None = None,
-    dtype: DTypeLike = None, device: DeviceLike = None, backend: str | None = None, seed: SeedLike = None,
+    dtype: DTypeLike = None, device: DeviceLike = None, backend: str | None = None, like: Like = None, seed: SeedLike = None,
 ) -> AnyArray:  # fmt: skip
     """mean + std * z, where z are standard normal numbers between `lower` and `upper`.
 
@@ -152,7 +152,7 @@ def truncated_normal(
     True
     """
     values = {"lower": lower, "upper": upper, "mean": mean, "std": std}
-    draw = Draw("truncated_normal", values, shape=shape, device=device, backend=backend, seed=seed)
+    draw = Draw("truncated_normal", values, shape=shape, device=device, backend=backend, like=like, seed=seed)
     draw.require("std", lambda value: value < 0, "a standard deviation must not be negative")
     check_order(draw, "lower", "upper")
     wanted = draw.float_dtype(dtype)

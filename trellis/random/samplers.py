@@ -15,7 +15,7 @@ import numpy as np
 from trellis.core import dtypes, tree
 from trellis.core.array import Array
 from trellis.core.dtypes import DType, bfloat16, float16, float32, float64
-from trellis.core.typing import AnyArray, DeviceLike, DTypeLike, Nest, Operand, SeedLike, Shape
+from trellis.core.typing import AnyArray, DTypeLike, DeviceLike, Like, Nest, Operand, SeedLike, Shape
 from trellis.ops.arguments import check_axis, integer, one_axis, shape as shape_argument
 from trellis.ops.conversion import astype
 from trellis.ops.elementwise import floor, log1p
@@ -34,7 +34,7 @@ _TOLERANCE = {float64: 1e-6, float32: 1e-4, float16: 1e-2, bfloat16: 5e-2}  # ho
 
 def random_uniform(
     *, low: Operand = 0.0, high: Operand = 1.0, shape: Shape | None = None, dtype: DTypeLike = None,
-    device: DeviceLike = None, backend: str | None = None, seed: SeedLike = None,
+    device: DeviceLike = None, backend: str | None = None, like: Like = None, seed: SeedLike = None,
 ) -> AnyArray:  # fmt: skip
     """Uniform numbers in [low, high).
 
@@ -42,11 +42,11 @@ def random_uniform(
     >>> tl.random_uniform(shape=3, seed=0)
     Array([0.947667  , 0.9785799 , 0.33229148], dtype=float32, backend='numpy', device='cpu')
     """
-    draw = Draw("random_uniform", {"low": low, "high": high}, shape=shape, device=device, backend=backend, seed=seed)
+    draw = Draw("random_uniform", {"low": low, "high": high}, shape=shape, device=device, backend=backend, like=like, seed=seed)
     wanted = draw.float_dtype(dtype)
     unit = draw.source.unit(draw.shape, wanted)
     if not draw.arrays and (low, high) == (0.0, 1.0):
-        return unit
+        return draw.finish(unit)
     check_order(draw)
     first, last = draw.parameter("low", wanted), draw.parameter("high", wanted)
     if is_concrete(first, last) and first.size and last.size and max_(last - first).item() == math.inf:
@@ -68,7 +68,7 @@ def check_order(draw: Draw, first: str = "low", last: str = "high", *, empty: bo
 
 def random_normal(
     *, mean: Operand = 0.0, std: Operand = 1.0, shape: Shape | None = None, dtype: DTypeLike = None,
-    device: DeviceLike = None, backend: str | None = None, seed: SeedLike = None,
+    device: DeviceLike = None, backend: str | None = None, like: Like = None, seed: SeedLike = None,
 ) -> AnyArray:  # fmt: skip
     """Normal numbers, mean + std * z with a standard normal z; differentiable by `mean` and `std`.
 
@@ -76,11 +76,11 @@ def random_normal(
     >>> tl.random_normal(shape=2, seed=0)
     Array([1.622642 , 2.0252657], dtype=float32, backend='numpy', device='cpu')
     """
-    draw = Draw("random_normal", {"mean": mean, "std": std}, shape=shape, device=device, backend=backend, seed=seed)
+    draw = Draw("random_normal", {"mean": mean, "std": std}, shape=shape, device=device, backend=backend, like=like, seed=seed)
     wanted = draw.float_dtype(dtype)
     draw.require("std", lambda value: value < 0, "a standard deviation must not be negative")
     if not draw.arrays and (mean, std) == (0.0, 1.0):
-        return draw.source.normal(draw.shape, wanted)
+        return draw.finish(draw.source.normal(draw.shape, wanted))
     compute = computing(wanted)
     standard = draw.source.normal(draw.shape, compute)
     return draw.finish(draw.parameter("mean", compute) + draw.parameter("std", compute) * standard, wanted)
@@ -88,7 +88,7 @@ def random_normal(
 
 def randint(
     low: Operand, high: Operand, /, *, shape: Shape | None = None, dtype: DTypeLike = None,
-    device: DeviceLike = None, backend: str | None = None, seed: SeedLike = None,
+    device: DeviceLike = None, backend: str | None = None, like: Like = None, seed: SeedLike = None,
 ) -> AnyArray:  # fmt: skip
     """Uniform integers in [low, high).
 
@@ -96,7 +96,7 @@ def randint(
     >>> tl.randint(0, 10, shape=5, seed=0)
     Array([9, 9, 3, 4, 5], dtype=int64, backend='numpy', device='cpu')
     """
-    draw = Draw("randint", {"low": low, "high": high}, shape=shape, device=device, backend=backend, seed=seed)
+    draw = Draw("randint", {"low": low, "high": high}, shape=shape, device=device, backend=backend, like=like, seed=seed)
     for name, value in draw.values.items():
         if isinstance(value, Array) and value.dtype.kind not in "iu":
             raise TypeError(f"randint: {name} must be an integer, got an array of {value.dtype}")
@@ -113,7 +113,7 @@ def randint(
     smallest, largest = dtypes.integer_range(wanted)
     if low < smallest or high - 1 > largest:
         raise OverflowError(f"randint: low={low}, high={high} do not fit in {wanted} ({smallest} to {largest})")
-    return _number_range(draw, int(low), int(high) - int(low), wanted)
+    return draw.finish(_number_range(draw, int(low), int(high) - int(low), wanted))
 
 
 def _as_words(x: Array, word: DType) -> Array:
@@ -142,7 +142,7 @@ def _number_range(draw: Draw, low: int, span: int, dtype: DType) -> Array:
 
 def bernoulli(
     probs: Operand, /, *, shape: Shape | None = None, dtype: DTypeLike = None,
-    device: DeviceLike = None, backend: str | None = None, seed: SeedLike = None,
+    device: DeviceLike = None, backend: str | None = None, like: Like = None, seed: SeedLike = None,
 ) -> AnyArray:  # fmt: skip
     """True with probability `probs`, else False; 1 and 0 in another dtype.
 
@@ -150,7 +150,7 @@ def bernoulli(
     >>> tl.bernoulli(0.5, shape=3, seed=0)
     Array([False, False,  True], dtype=bool, backend='numpy', device='cpu')
     """
-    draw = Draw("bernoulli", {"probs": probs}, shape=shape, device=device, backend=backend, seed=seed)
+    draw = Draw("bernoulli", {"probs": probs}, shape=shape, device=device, backend=backend, like=like, seed=seed)
     draw.require("probs", lambda p: p < 0, "a probability is between 0 and 1")
     draw.require("probs", lambda p: p > 1, "a probability is between 0 and 1", worst="max")
     compute = computing(draw.float_dtype(None))
@@ -161,7 +161,7 @@ def bernoulli(
 # ---- classes -------------------------------------------------------------------------------------------------------------------
 def multinomial(
     population_size: int, num_samples: int, /, *, batch_size: int = 1, probs: AnyArray | None = None, replace: bool = True,
-    dtype: DTypeLike = None, device: DeviceLike = None, backend: str | None = None, seed: SeedLike = None,
+    dtype: DTypeLike = None, device: DeviceLike = None, backend: str | None = None, like: Like = None, seed: SeedLike = None,
 ) -> AnyArray:  # fmt: skip
     """Indices of classes: [batch_size, num_samples], or [..., num_samples] for `probs` [..., population_size].
 
@@ -180,7 +180,7 @@ def multinomial(
     if not replace and num_samples > population_size:
         raise ValueError(f"multinomial: num_samples={num_samples} is above population_size={population_size}; use replace=True")
     given = {} if probs is None else {"probs": probs}
-    draw = Draw("multinomial", given, device=device, backend=backend, seed=seed, portable=True, event=1)
+    draw = Draw("multinomial", given, device=device, backend=backend, like=like, seed=seed, portable=True, event=1)
     rows: Size = (batch_size,) if probs is None else _rows(draw, population_size, batch_size)
     wanted = draw.integer_dtype(dtype)
     return draw.finish(_classes(draw, population_size, rows, num_samples, replace), wanted)
@@ -290,7 +290,14 @@ def shuffle(x: Nest, axis: int = 0, /, *, seed: SeedLike = None) -> Nest:
 
 
 def permutation(
-    x: int | Nest, /, *, axis: int = 0, device: DeviceLike = None, backend: str | None = None, seed: SeedLike = None
+    x: int | Nest,
+    /,
+    *,
+    axis: int = 0,
+    device: DeviceLike = None,
+    backend: str | None = None,
+    like: Like = None,
+    seed: SeedLike = None,
 ) -> Nest:
     """The numbers below an int `x` in random order; `tl.shuffle` of arrays.
 
@@ -301,12 +308,13 @@ def permutation(
     if not isinstance(x, (int, np.integer)):
         return shuffle(x, axis, seed=seed)
     size = integer("permutation", "x", x, 0)
-    return permuted(Draw("permutation", {}, device=device, backend=backend, seed=seed, portable=True), size)
+    draw = Draw("permutation", {}, device=device, backend=backend, like=like, seed=seed, portable=True)
+    return draw.finish(permuted(draw, size))
 
 
 def choice(
     x: int | AnyArray, /, *, shape: Shape = (), replace: bool = True, probs: AnyArray | None = None, axis: int = 0,
-    device: DeviceLike = None, backend: str | None = None, seed: SeedLike = None,
+    device: DeviceLike = None, backend: str | None = None, like: Like = None, seed: SeedLike = None,
 ) -> AnyArray:  # fmt: skip
     """Elements of `x` along `axis`, or numbers below an int `x`, drawn with or without replacement.
 
@@ -317,7 +325,7 @@ def choice(
     given: dict[str, Any] = {} if isinstance(x, (int, np.integer)) else {"x": x}
     if probs is not None:
         given["probs"] = probs
-    draw = Draw("choice", given, device=device, backend=backend, seed=seed, portable=True, event=None)
+    draw = Draw("choice", given, device=device, backend=backend, like=like, seed=seed, portable=True, event=None)
     wanted = shape_argument("choice", shape)
     value = draw.values.get("x")
     if value is None:

@@ -20,9 +20,12 @@ from trellis.core import dtypes
 from trellis.core.array import Array
 from trellis.core.dispatch import SCALARS, find_all, interpreters, load, target
 from trellis.core.dtypes import DType, float32, float64
-from trellis.core.typing import DeviceLike, DTypeLike, Operand, SeedLike, Shape
+from trellis.core.free import anchor, kind_of, settled
+from trellis.core.leaves import unwrap
+from trellis.core.moving import framework_of
+from trellis.core.typing import DeviceLike, DTypeLike, Like, Operand, SeedLike, Shape
 from trellis.ops import arguments
-from trellis.ops.conversion import asarray, astype
+from trellis.ops.conversion import asarray, astype, placed
 from trellis.ops.elementwise import abs, log, maximum, minimum, sqrt
 from trellis.ops.reduction import any as any_, max as max_, min as min_
 from trellis.ops.searching import where
@@ -98,15 +101,13 @@ class Draw:
 
     def __init__(
         self, op: str, parameters: dict[str, Any], *, shape: Shape | None = None, device: DeviceLike = None,
-        backend: str | None = None, seed: SeedLike = None, portable: bool = False, event: int | None = 0,
+        backend: str | None = None, like: Like = None, seed: SeedLike = None, portable: bool = False, event: int | None = 0,
     ) -> None:  # fmt: skip
         self.op = op
         native = seed.generator if isinstance(seed, NativeKey) and not portable else None
         words = None if seed is None or native is not None else one_key(op, seed)
-        values = {name: _number_or_array(value, backend) for name, value in parameters.items()}
-        given = [v for v in values.values() if not is_number(v)]
-        self.native = bool(given) and all(not isinstance(v, Array) for v in given)
-        self.values: dict[str, Any] = {n: v if is_number(v) or isinstance(v, Array) else Array(v) for n, v in values.items()}
+        given, device, backend = self._settle(parameters, words, device, backend, like)
+        self.values: dict[str, Any] = {n: v if is_number(v) else Array(unwrap(v)) for n, v in given.items()}
         self.arrays = [v for v in self.values.values() if not is_number(v)]
         self.interpreter = self._interpreter(words, backend)
         if self.arrays and device is None:
@@ -122,6 +123,20 @@ class Draw:
             self.source: Any = Seeded(words, self.interpreter, device)
         else:
             self.source = Unseeded(op, self.interpreter, device, native)
+
+    def _settle(self, parameters: dict[str, Any], words: Any, device: Any, backend: Any, like: Any) -> tuple[Any, Any, Any]:
+        """The parameters in one framework, the device and the backend; `kind` is the class of the result."""
+        _, device, self.kind, self.dtype = placed(self.op, backend, device, like)
+        backend = backend if like is None else framework_of(unwrap(like))
+        values = [_number_or_array(value) for value in parameters.values()]
+        values = settled(values, like if like is not None or backend is None else Array(anchor(target(backend))))
+        arrays = [v for v in values if not is_number(v)]
+        if like is None and arrays:
+            kinds = [kind_of(v) for v in arrays]
+            self.kind = Array if Array in kinds else kinds[0]
+        elif like is None and words is not None and holder(words) is not None:
+            self.kind = Array
+        return dict(zip(parameters, values)), device, backend
 
     def _interpreter(self, words: Any, backend: Any) -> Any:
         if not self.arrays:
@@ -156,13 +171,15 @@ class Draw:
                 raise TypeError(f"{self.op}: dtype={found} is no real floating-point dtype; use tl.float32, or tl.randint")
             self.interpreter.native_dtype(found)  # raises on JAX without x64
             return found
-        found = dtypes.common_dtype([x.dtype for x in self.arrays]) if self.arrays else dtypes.default_float()
+        found = dtypes.common_dtype([x.dtype for x in self.arrays]) if self.arrays else self.dtype or dtypes.default_float()
         if found.kind == "c":
             raise TypeError(f"{self.op}: the parameters must be real, got {found}")
         return found if found.kind == "f" else dtypes.default_float()
 
     def integer_dtype(self, dtype: DTypeLike) -> DType:
-        found = self.interpreter.default_int() if dtype is None else dtypes.as_dtype(dtype)
+        if dtype is None:
+            dtype = self.dtype if self.dtype is not None and self.dtype.kind in "iu" else self.interpreter.default_int()
+        found = dtypes.as_dtype(dtype)
         if found.kind not in "iu":
             raise TypeError(f"{self.op}: dtype={found} is no integer dtype; use tl.int32 or tl.int64")
         self.interpreter.native_dtype(found)
@@ -198,17 +215,17 @@ class Draw:
         return known and is_concrete(*values, self.constant(0, float32))
 
     def finish(self, result: Array, dtype: DType | None = None) -> Any:
-        """The result in `dtype`; native if all arrays among the parameters are."""
+        """The result in `dtype`; native if all arrays among the parameters are, and free if nothing says where it belongs."""
         if dtype is not None:
             result = astype(result, dtype, copy=False)
-        return result._data if self.native else result
+        return self.kind(result._data)
 
 
-def _number_or_array(value: Any, backend: Any) -> Any:
+def _number_or_array(value: Any) -> Any:
     if isinstance(value, np.generic):
         return value.item()  # a NumPy scalar is a Python number here
     if isinstance(value, (list, tuple)):
-        return asarray(value, backend=backend)
+        return asarray(value)
     interpreters[type(value)]  # an unknown type says so
     return value
 

@@ -7,7 +7,9 @@ from typing import Any
 
 from trellis.core import dtypes, tree
 from trellis.core.dispatch import interpreters
+from trellis.core.free import Free, anchor, as_it_is
 from trellis.core.leaves import ARRAY, NUMBER, OTHER, MixedNest, Nest, backend_of, device_of, kind_of
+from trellis.core.moving import Met
 from trellis.core.typing import AnyArray
 
 Spec = tuple[tuple[int | None, ...], dtypes.DType]  # shape and dtype
@@ -42,13 +44,13 @@ class Results(Nest):
     """The nests that a function returns, as native arrays. The first one fixes the structure, the shapes and the dtypes.
 
     `subject` and `rule` stand in the errors for a nest that is not like the first. Python numbers become 0-d arrays, which
-    are `tl.Array`s in the nest if `wraps`.
+    are of the class `wraps`, or native if it is None. Free arrays go to the framework unless `wraps` is Free.
     """
 
     __slots__ = ("backend", "device", "name", "rule", "specs", "subject", "wraps")
 
     def __init__(
-        self, name: str, subject: str, backend: Any, device: Any, wraps: bool, rule: str = "it must stay the same"
+        self, name: str, subject: str, backend: Any, device: Any, wraps: Any, rule: str = "it must stay the same"
     ) -> None:
         self.name, self.subject, self.rule = name, subject, rule
         self.backend, self.device, self.wraps = backend, device, wraps
@@ -59,6 +61,8 @@ class Results(Nest):
     def take(self, result: Any) -> list[AnyArray]:
         """The native arrays of a nest."""
         nest = Nest(result)
+        if self.wraps is not Free and Free in nest.wrapped:
+            nest = Nest(result, (self.wraps or as_it_is)(anchor(self.backend, self.device)))
         first = self.treedef is None
         if first:
             self.treedef, self.wrapped = nest.treedef, nest.wrapped
@@ -77,7 +81,7 @@ class Results(Nest):
             if first:
                 self.specs.append(spec_of(nest.leaves[i]))
             else:
-                self._compare(nest.leaves[i], i)
+                self._compare(nest.leaves[i], i, nest.wrapped[i])
         return nest.leaves
 
     def _dtype_for(self, number: Any, i: int) -> dtypes.DType:
@@ -85,7 +89,7 @@ class Results(Nest):
             raise self._changed(TypeError, i, f"the Python number {number!r}")
         return self.specs[i][1]
 
-    def _compare(self, x: AnyArray, i: int) -> None:
+    def _compare(self, x: AnyArray, i: int, kind: Any) -> None:
         expected, found = self.specs[i], spec_of(x)
         if found[1] is not expected[1]:
             raise self._changed(TypeError, i, _describe(found))
@@ -106,8 +110,10 @@ class Carry(Results):
 
     __slots__ = ()
 
-    def __init__(self, name: str, init: Any, others: Sequence[AnyArray], wraps: bool, trial: Callable[[Any], Any]) -> None:
-        nest = MixedNest(init)
+    def __init__(
+        self, name: str, init: Any, others: Sequence[AnyArray], beside: Sequence[Any], trial: Callable[[Any], Any], like: Any
+    ) -> None:
+        nest = MixedNest(init, like)
         if OTHER in nest.kinds:
             i = nest.kinds.index(OTHER)
             kind = type(nest.leaves[i]).__name__
@@ -115,11 +121,10 @@ class Carry(Results):
         after = _after_trial(trial, init, nest) if NUMBER in nest.kinds else nest
         arrays = [*nest.arrays, *others]
         found = arrays or after.arrays
-        native = [x for x, wrapped in zip(after.leaves, after.wrapped) if not wrapped and kind_of(x) == ARRAY]
-        wraps = wraps or any(nest.wrapped) or (not arrays and not native)
+        wraps = (nest if arrays else after).wrapper(*beside)
         super().__init__(name, "the carry", backend_of(found), device_of(found), wraps)
         self.treedef = nest.treedef
-        self.wrapped = [wrapped or (wraps and kind == NUMBER) for wrapped, kind in zip(nest.wrapped, nest.kinds)]
+        self.wrapped = [wraps if kind == NUMBER else wrapped for wrapped, kind in zip(nest.wrapped, nest.kinds)]
         self.leaves = [
             self._first(x, follower) if kind == NUMBER else x for x, kind, follower in zip(nest.leaves, nest.kinds, after.leaves)
         ]
@@ -132,13 +137,15 @@ class Carry(Results):
             dtype = spec_of(follower)[1]
         return number_as_array(self.backend, number, self.device, dtype if dtype is not None and _fits(number, dtype) else None)
 
-    def _compare(self, x: AnyArray, i: int) -> None:
+    def _compare(self, x: AnyArray, i: int, kind: Any) -> None:
         name = interpreters[type(x)].name
         if name != self.backend.name:
+            if self.wraps is Free:
+                raise Met(self.backend.name, name, (kind or as_it_is)(x))
             raise TypeError(
                 f"{self.name}: the carry{self.place(i)} went from {self.backend.name} to {name}; keep it on one framework"
             )
-        super()._compare(x, i)
+        super()._compare(x, i, kind)
 
 
 def _after_trial(trial: Callable[[Any], Any], init: Any, nest: MixedNest) -> MixedNest:

@@ -14,7 +14,7 @@ from trellis.core.dispatch import default_backend
 from trellis.core.dtypes import default_float
 from trellis.core.leaves import ARRAY, OTHER, MixedNest, backend_of, device_of, kind_of, unwrap
 from trellis.random.keys import Key, make_key
-from trellis.transforms.arguments import argument_place, check_callable
+from trellis.transforms.arguments import argument_place, check_callable, once_more
 
 __all__ = ["compile"]
 
@@ -52,11 +52,14 @@ def compile(
     entries: dict[Any, Callable[[list[Any]], Any]] = {}
 
     def compiled(*args: Any, **kwargs: Any) -> Any:
+        return once_more(lambda like: run(args, kwargs, like))
+
+    def run(args: tuple[Any, ...], kwargs: dict[str, Any], like: Any) -> Any:
         held = {p % len(args) for p in positions if -len(args) <= p < len(args)}
         constants = {i: args[i] for i in held} | {k: v for k, v in kwargs.items() if k in names}
         moving = [a for i, a in enumerate(args) if i not in held]
         named = {k: v for k, v in kwargs.items() if k not in names}
-        given = MixedNest(_keys_beside(moving, named))
+        given = MixedNest(_keys_beside(moving, named), like)
         backend = backend_of(given.arrays)
         static = _static_key(constants)
         if not backend.compiles(given.arrays):

@@ -11,14 +11,16 @@ from typing import Any
 
 import numpy as np
 
+from trellis.core import tree
 from trellis.core.array import Array
 from trellis.core.dispatch import call, interpreters
+from trellis.core.free import Free, beside, class_of, committed
 from trellis.core.leaves import ARRAY, NUMBER, OTHER, MixedNest, backend_of, device_of, kind_of, unwrap
 from trellis.core.typing import AnyArray, Operand
 from trellis.ops.arguments import check_axis
 from trellis.ops.indexing import getitem
 from trellis.ops.manipulation import concat, flip, reshape, stack
-from trellis.transforms.arguments import check_callable
+from trellis.transforms.arguments import check_callable, once_more
 from trellis.transforms.carry import Carry, Results, number_as_array, spec_of
 
 __all__ = ["associative_scan", "cond", "fori_loop", "map", "scan", "switch", "while_loop"]
@@ -40,18 +42,22 @@ def cond(pred: Operand, true_fun: Callable[..., Any], false_fun: Callable[..., A
     truth = _as_truth("cond: pred", pred, also_numbers=True)
     if isinstance(truth, bool):
         return true_fun(*operands) if truth else false_fun(*operands)
-    return _branch("cond", truth, isinstance(pred, Array), (true_fun, false_fun), "true_fun and false_fun", operands)
+    branches = true_fun, false_fun
+    return once_more(lambda like: _branch("cond", truth, pred, branches, "true_fun and false_fun", operands, like))
 
 
 def _branch(
-    name: str, chosen: AnyArray, wraps: bool, branches: Sequence[Callable[..., Any]], called: str, operands: tuple[Any, ...]
-) -> Any:
+    name: str, chosen: AnyArray, given_chosen: Any, branches: Sequence[Callable[..., Any]], called: str, operands: tuple[Any, ...],
+    like: Any,
+) -> Any:  # fmt: skip
     """The result of the branch that a bool or a number chooses: of two halves, and so on, as a tree of conditions."""
-    given = MixedNest(operands)
+    like = (None if isinstance(given_chosen, Free) else given_chosen) if like is None else like
+    given = MixedNest(operands, committed(tree.leaves(operands)) if like is None else like)
+    if isinstance(given_chosen, Free) and (found := committed(tree.leaves(given.rebuild(given.leaves)))) is not None:
+        chosen = beside(given_chosen, unwrap(found))
     backend = backend_of([chosen, *given.arrays])
-    results = Results(
-        name, "the result", backend, device_of([chosen]), wraps or any(given.wrapped), f"{called} must return the same"
-    )
+    wraps = given.wrapper(class_of(given_chosen))
+    results = Results(name, "the result", backend, device_of([chosen]), wraps, f"{called} must return the same")
 
     def among(first: int, last: int) -> Callable[[Sequence[AnyArray]], list[AnyArray]]:
         if last - first == 1:
@@ -80,7 +86,7 @@ def switch(index: Operand, branches: Sequence[Callable[..., Any]], *operands: An
     number = _integer("switch: index", index)
     if isinstance(number, int):
         return branches[min(max(number, 0), len(branches) - 1)](*operands)
-    return _branch("switch", number, isinstance(index, Array), branches, "all branches", operands)
+    return once_more(lambda like: _branch("switch", number, index, branches, "all branches", operands, like))
 
 
 def _as_truth(what: str, value: Any, *, also_numbers: bool = False) -> Any:
@@ -121,7 +127,11 @@ def while_loop(cond_fun: Callable[[Any], Any], body_fun: Callable[[Any], Any], i
     """
     check_callable("while_loop", "cond_fun", cond_fun)
     check_callable("while_loop", "body_fun", body_fun)
-    carry = Carry("while_loop", init, [], False, body_fun)
+    return once_more(lambda like: _while_loop(cond_fun, body_fun, init, like))
+
+
+def _while_loop(cond_fun: Callable[[Any], Any], body_fun: Callable[[Any], Any], init: Any, like: Any) -> Any:
+    carry = Carry("while_loop", init, [], [], body_fun, like)
 
     def condition(leaves: Sequence[AnyArray]) -> AnyArray:
         truth = _as_truth("while_loop: what cond_fun returns", cond_fun(carry.rebuild(leaves)))
@@ -144,16 +154,20 @@ def fori_loop(lower: Operand, upper: Operand, body_fun: Callable[[Any, Any], Any
     Array(8., dtype=float32, backend='numpy', device='cpu')
     """
     check_callable("fori_loop", "body_fun", body_fun)
+    return once_more(lambda like: _fori_loop(lower, upper, body_fun, init, like))
+
+
+def _fori_loop(lower: Operand, upper: Operand, body_fun: Callable[[Any, Any], Any], init: Any, like: Any) -> Any:
     first, last = _integer("fori_loop: lower", lower), _integer("fori_loop: upper", upper)
     bounds = [b for b in (first, last) if not isinstance(b, int)]
     start = first if isinstance(first, int) else lower
-    wrapped = isinstance(lower, Array) or isinstance(upper, Array)
-    carry = Carry("fori_loop", init, bounds, wrapped, lambda nest: body_fun(start, nest))
+    kinds = [class_of(b) for b in (lower, upper) if isinstance(b, Array) or not isinstance(_integer("", b), int)]
+    carry = Carry("fori_loop", init, bounds, kinds, lambda nest: body_fun(start, nest), like)
     backend, wraps = carry.backend, carry.wraps
     counter = backend.default_int()
 
     def body(i: AnyArray, leaves: Sequence[AnyArray]) -> list[AnyArray]:
-        return carry.take(body_fun(Array(i) if wraps else i, carry.rebuild(leaves)))
+        return carry.take(body_fun(i if wraps is None else wraps(i), carry.rebuild(leaves)))
 
     if not bounds:
         length = max(last - first, 0)
@@ -206,11 +220,14 @@ def scan(
     (Array(6., dtype=float32, ...), Array([0., 2., 9.], dtype=float32, ...))
     """
     check_callable("scan", "f", f)
-    return _scan("scan", f, init, xs, length, reverse)
+    return once_more(lambda like: _scan("scan", f, init, xs, length, reverse, like))
 
 
-def _scan(name: str, f: Callable[[Any, Any], Any], init: Any, xs: Any, length: int | None, reverse: bool) -> tuple[Any, Any]:
-    columns = MixedNest(xs)
+def _scan(
+    name: str, f: Callable[[Any, Any], Any], init: Any, xs: Any, length: int | None, reverse: bool, like: Any
+) -> tuple[Any, Any]:
+    like = committed(tree.leaves((init, xs))) if like is None else like
+    columns = MixedNest(xs, like)
     count = _length(name, columns, length)
 
     def run(nest: Any, elements: Sequence[AnyArray]) -> tuple[Any, Any]:
@@ -222,7 +239,7 @@ def _scan(name: str, f: Callable[[Any, Any], Any], init: Any, xs: Any, length: i
     def trial(nest: Any) -> Any:
         return run(nest, [_first(x, count) for x in columns.arrays])[0]
 
-    carry = Carry(name, init, columns.arrays, any(columns.wrapped), trial)
+    carry = Carry(name, init, columns.arrays, columns.wrapped, trial, like)
     ys = Results(name, "the result of f", carry.backend, carry.device, carry.wraps)
 
     def step(leaves: Sequence[AnyArray], elements: Sequence[AnyArray]) -> tuple[list[AnyArray], list[AnyArray]]:
@@ -276,7 +293,7 @@ def map(f: Callable[[Any], Any], xs: Any) -> Any:
     Array([1., 4., 9.], dtype=float32, backend='numpy', device='cpu')
     """
     check_callable("map", "f", f)
-    return _scan("map", lambda _, x: ((), f(x)), (), xs, None, False)[1]
+    return once_more(lambda like: _scan("map", lambda _, x: ((), f(x)), (), xs, None, False, like))[1]
 
 
 def associative_scan(f: Callable[[Any, Any], Any], xs: Any, reverse: bool = False, axis: int = 0) -> Any:
@@ -297,7 +314,7 @@ def associative_scan(f: Callable[[Any, Any], Any], xs: Any, reverse: bool = Fals
     axis = check_axis("associative_scan", axis, len(spec_of(nest.leaves[0])[0]))
 
     def combine(left: Sequence[AnyArray], right: Sequence[AnyArray]) -> list[AnyArray]:
-        results = Results("associative_scan", "the result of f", backend_of(left), device_of(left), False)
+        results = Results("associative_scan", "the result of f", backend_of(left), device_of(left), nest.wrapper())
         results.treedef, results.wrapped, results.specs = nest.treedef, nest.wrapped, [spec_of(x) for x in left]
         return results.take(f(nest.rebuild(left), nest.rebuild(right)))
 

@@ -14,10 +14,11 @@ from trellis.core import tree
 from trellis.core.array import Array
 from trellis.core.container import Container
 from trellis.core.dispatch import SCALARS, call, find_all, interpreters
+from trellis.core.free import as_it_is, class_of, settled
 from trellis.core.leaves import ARRAY, NUMBER, Nest, kind_of, unwrap
 from trellis.core.typing import AnyArray
 from trellis.ops.conversion import asarray
-from trellis.transforms.arguments import check_callable
+from trellis.transforms.arguments import check_callable, once_more
 
 __all__ = [
     "bind_custom_gradient_function", "execute_with_gradients", "grad", "hessian", "jac", "jvp", "set_with_grads",
@@ -31,20 +32,30 @@ class Inputs(Nest):
     __slots__ = ("args", "func", "interpreter", "kwargs", "name", "output", "positions", "single")
 
     def __init__(
-        self, name: str, func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], argnums: int | Sequence[int]
-    ) -> None:
+        self, name: str, func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], argnums: int | Sequence[int],
+        like: Any = None,
+    ) -> None:  # fmt: skip
         self.name, self.func, self.args, self.kwargs = name, func, args, kwargs
         self.single = isinstance(argnums, int)
         self.positions = [self._position(p) for p in ([argnums] if isinstance(argnums, int) else argnums)]
-        super().__init__(tuple([args[p] for p in self.positions]))
+        super().__init__(tuple([args[p] for p in self.positions]), like)
         for i, leaf in enumerate(self.leaves):
             if type(leaf) in (float, complex):
-                self.leaves[i], self.wrapped[i] = asarray(leaf)._data, True
+                (made,) = settled([asarray(leaf)], self.like if like is None else like)
+                self.leaves[i], self.wrapped[i] = unwrap(made), class_of(made)
             elif kind_of(leaf) != ARRAY or interpreters[type(leaf)].dtype_of(leaf).kind not in "fc":
                 raise self._leaf_error(i)
         if not self.leaves:
             raise TypeError(f"{name}: the arguments {self.positions} hold no array to differentiate by")
         self.interpreter = find_all(*self.leaves)
+
+    @property
+    def like(self) -> Any:
+        """The first array, as it was given; None if there is none that belongs to a framework."""
+        for x, kind in zip(self.leaves, self.wrapped):
+            if kind is Array or (kind is None and kind_of(x) == ARRAY):
+                return (kind or as_it_is)(x)
+        return None
 
     def _position(self, position: int) -> int:
         count = len(self.args)
@@ -73,7 +84,7 @@ class Inputs(Nest):
 
     def run(self, leaves: Sequence[AnyArray]) -> list[AnyArray]:
         """The leaves of what the function returns for other leaves; `output` remembers its structure."""
-        self.output = Output(self.name, self.func(*self.arguments(leaves), **self.kwargs), scalar=False)
+        self.output = Output(self.name, self.func(*self.arguments(leaves), **self.kwargs), self.like, scalar=False)
         return self.output.leaves
 
     def like_arguments(self, leaves: Sequence[AnyArray]) -> Any:
@@ -87,8 +98,8 @@ class Output(Nest):
 
     __slots__ = ()
 
-    def __init__(self, name: str, result: Any, *, scalar: bool) -> None:
-        super().__init__(result)
+    def __init__(self, name: str, result: Any, like: Any, *, scalar: bool) -> None:
+        super().__init__(result, like)
         for i, leaf in enumerate(self.leaves):
             self._check(name, leaf, i, scalar)
         if not self.leaves:
@@ -131,12 +142,14 @@ def _value_and_grad(name: str, func: Callable[..., Any], argnums: Any, has_aux: 
     _check_function(name, func)
 
     def transformed(*args: Any, **kwargs: Any) -> tuple[Any, Any]:
-        inputs = Inputs(name, func, args, kwargs, argnums)
+        return once_more(lambda like: run(Inputs(name, func, args, kwargs, argnums, like)))
+
+    def run(inputs: Inputs) -> tuple[Any, Any]:
 
         def function(leaves: list[AnyArray]) -> tuple[AnyArray, Any]:
-            result = func(*inputs.arguments(leaves), **kwargs)
+            result = func(*inputs.arguments(leaves), **inputs.kwargs)
             value, aux = _split_aux(name, result) if has_aux else (result, None)
-            inputs.output = Output(name, value, scalar=True)
+            inputs.output = Output(name, value, inputs.like, scalar=True)
             if len(inputs.output.leaves) != 1:
                 count = len(inputs.output.leaves)
                 raise ValueError(f"{name}: the function returned {count} arrays; return one scalar, and the rest as has_aux=True")
@@ -183,7 +196,10 @@ def vjp(func: Callable[..., Any], *primals: Any) -> tuple[Any, Callable[[Any], t
     Array([ 2., 40.], dtype=float32, backend='numpy', device='cpu')
     """
     _check_function("vjp", func)
-    inputs = Inputs("vjp", func, primals, {}, tuple(range(len(primals))))
+    return once_more(lambda like: _vjp(Inputs("vjp", func, primals, {}, tuple(range(len(primals))), like)))
+
+
+def _vjp(inputs: Inputs) -> tuple[Any, Callable[[Any], tuple[Any, ...]]]:
     outputs, _, pull = inputs.interpreter.vjp(lambda leaves: (inputs.run(leaves), None), inputs.leaves)
     output = inputs.output
 
@@ -195,7 +211,7 @@ def vjp(func: Callable[..., Any], *primals: Any) -> tuple[Any, Callable[[Any], t
 
 def _tangents(name: str, given: Any, treedef: tree.TreeDef, likes: Sequence[AnyArray]) -> list[AnyArray]:
     """Tangents or cotangents as native arrays, with the shapes and dtypes of the arrays that they belong to."""
-    nest = Nest(given)
+    nest = Nest(given, likes[0])
     if nest.treedef != treedef:
         raise tree.structure_error(name, treedef, nest.treedef)
     return [_as_tangent(name, x, like) for x, like in zip(nest.leaves, likes, strict=True)]
@@ -219,7 +235,11 @@ def jvp(func: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any
     Array([2., 0.], dtype=float32, backend='numpy', device='cpu')
     """
     _check_function("jvp", func)
-    inputs = Inputs("jvp", func, tuple(primals), {}, tuple(range(len(primals))))
+    positions = tuple(range(len(primals)))
+    return once_more(lambda like: _jvp(Inputs("jvp", func, tuple(primals), {}, positions, like), tangents))
+
+
+def _jvp(inputs: Inputs, tangents: Sequence[Any]) -> tuple[Any, Any]:
     directions = _tangents("jvp", tuple(tangents), inputs.treedef, inputs.leaves)
     outputs, changes = inputs.interpreter.jvp(inputs.run, inputs.leaves, directions)
     return inputs.output.rebuild(outputs), inputs.output.rebuild(changes)
@@ -238,7 +258,9 @@ def jac(func: Callable[..., Any], argnums: int | Sequence[int] = 0) -> Callable[
     _check_function("jac", func)
 
     def transformed(*args: Any, **kwargs: Any) -> Any:
-        inputs = Inputs("jac", func, args, kwargs, argnums)
+        return once_more(lambda like: run(Inputs("jac", func, args, kwargs, argnums, like)))
+
+    def run(inputs: Inputs) -> Any:
         blocks = inputs.interpreter.jacobian(inputs.run, inputs.leaves)  # blocks[output][input]
         return tree.unflatten(inputs.output.treedef, [inputs.like_arguments(row) for row in blocks])
 
@@ -272,12 +294,17 @@ def execute_with_gradients(
     name = "execute_with_gradients"
     _check_function(name, func)
     part = _part(name, xs, xs_grad_idxs, "xs_grad_idxs")
-    inputs = Inputs(name, func, (part,), {}, 0)
+    choice = None if part is xs else xs
+    return once_more(lambda like: _execute(Inputs(name, func, (part,), {}, 0, like), choice, retain_grads, ret_grad_idxs))
+
+
+def _execute(inputs: Inputs, whole: Any, retain_grads: bool, ret_grad_idxs: Any) -> tuple[Any, Any]:
+    name, func = inputs.name, inputs.func
 
     def function(leaves: list[AnyArray]) -> tuple[list[AnyArray], Any]:
         (given,) = inputs.arguments(leaves)
-        result = func(given if part is xs else _merge(given, xs))
-        inputs.output = Output(name, _part(name, result, ret_grad_idxs, "ret_grad_idxs"), scalar=True)
+        result = func(given if whole is None else _merge(given, whole))
+        inputs.output = Output(name, _part(name, result, ret_grad_idxs, "ret_grad_idxs"), inputs.like, scalar=True)
         return inputs.output.leaves, result
 
     outputs, result, pull = inputs.interpreter.vjp(function, inputs.leaves, keep_graph=retain_grads)
@@ -331,14 +358,13 @@ def bind_custom_gradient_function(func: Callable[..., Any], custom_grad_func: Ca
     check_callable(name, "custom_grad_func", custom_grad_func)
 
     def bound(*args: AnyArray) -> AnyArray:
-        inputs = Inputs(name, func, args, {}, tuple(range(len(args))))
-        wraps = any(inputs.wrapped)
+        return once_more(lambda like: run(Inputs(name, func, args, {}, tuple(range(len(args))), like)))
 
-        def wrap(leaf: AnyArray) -> AnyArray:
-            return Array(leaf) if wraps else leaf
+    def run(inputs: Inputs) -> AnyArray:
+        wrap = Array if Array in inputs.wrapped else inputs.wrapped[0] or as_it_is
 
         def function(leaves: list[AnyArray]) -> AnyArray:
-            return unwrap(func(*map(wrap, leaves)))
+            return unwrap(settled([func(*map(wrap, leaves))], inputs.like)[0])
 
         def rule(leaves: list[AnyArray], output: AnyArray, upstream: AnyArray) -> list[AnyArray]:
             first, *more = map(wrap, leaves)
@@ -346,7 +372,7 @@ def bind_custom_gradient_function(func: Callable[..., Any], custom_grad_func: Ca
             grads = found if isinstance(found, (tuple, list)) else (found,)
             if len(grads) != len(leaves):
                 raise ValueError(f"{name}: custom_grad_func returned {len(grads)} gradients for {len(leaves)} arrays")
-            return [_as_tangent(name, unwrap(g), x) for g, x in zip(grads, leaves, strict=True)]
+            return [_as_tangent(name, unwrap(settled([g], x)[0]), x) for g, x in zip(grads, leaves, strict=True)]
 
         return wrap(inputs.interpreter.custom_gradient(function, rule, inputs.leaves))
 

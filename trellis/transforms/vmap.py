@@ -11,7 +11,7 @@ from trellis.core import tree
 from trellis.core.dispatch import call, interpreters
 from trellis.core.leaves import NUMBER, OTHER, MixedNest, backend_of, device_of
 from trellis.core.typing import AnyArray
-from trellis.transforms.arguments import argument_place, check_callable
+from trellis.transforms.arguments import argument_place, check_callable, once_more
 from trellis.transforms.carry import Results
 
 __all__ = ["vmap"]
@@ -39,10 +39,12 @@ def vmap(func: Callable[..., Any], in_axes: Axes = 0, out_axes: Axes = 0) -> Cal
     _check_axes("out_axes", out_axes)
 
     def mapped(*args: Any, **kwargs: Any) -> Any:
-        given = MixedNest((args, kwargs))
+        return once_more(lambda like: run(MixedNest((args, kwargs), like)))
+
+    def run(given: MixedNest) -> Any:
         axes = _axes_of_arguments(in_axes, given.treedef)
         positions, arrays, size = _mapped_leaves(given, axes)
-        backend, device, wraps = backend_of(given.arrays), device_of(arrays), any(given.wrapped)
+        backend, device, wraps = backend_of(given.arrays), device_of(arrays), given.wrapper()
         seen: list[tuple[Results, list[int | None]]] = []
 
         def function(elements: Sequence[AnyArray]) -> tuple[list[AnyArray], list[AnyArray]]:

@@ -14,9 +14,10 @@ import numpy as np
 from trellis.backends import META
 from trellis.backends.jax import host
 from trellis.core import dtypes, errors
-from trellis.core.array import Array, View
+from trellis.core.array import Array
 from trellis.core.container import Container
 from trellis.core.dtypes import DTYPES, DType
+from trellis.core.free import ARRAYS
 
 __all__ = [*META]  # pyright: ignore[reportUnsupportedDunderAll]
 
@@ -64,6 +65,10 @@ def item(x: Any) -> Any:
     if x.size != 1:
         raise errors.not_one_element(x.shape)
     return x.item()
+
+
+def holds_gradient(x: Any) -> bool:
+    return False  # a tracer does
 
 
 def is_traced(x: Any) -> bool:
@@ -254,8 +259,8 @@ def dlpack_device(x: Any) -> tuple[Any, int]:
 _KEY = jax.tree_util.GetAttrKey("_data")
 
 
-def _rebuild(_: Any, children: Any) -> Array:
-    made = object.__new__(Array)  # children may be anything: None, specs, object(); so nothing is looked at
+def _rebuild(kind: Any, children: Any) -> Array:
+    made = object.__new__(kind)  # children may be anything: None, specs, object(); so nothing is looked at
     (made._data,) = children
     return made
 
@@ -265,8 +270,8 @@ def _flatten_with_keys(container: Container) -> Any:
     return [(jax.tree_util.DictKey(k), child) for k, child in children], aux
 
 
-for _kind in (Array, View):
+for _kind in ARRAYS:
     jax.tree_util.register_pytree_with_keys(
-        _kind, lambda x: (((_KEY, x._data),), None), _rebuild, flatten_func=lambda x: ((x._data,), None)
+        _kind, lambda x: (((_KEY, x._data),), x._kind), _rebuild, flatten_func=lambda x: ((x._data,), x._kind)
     )
 jax.tree_util.register_pytree_with_keys(Container, _flatten_with_keys, Container._tree_unflatten)

@@ -77,6 +77,10 @@ def item(x: Any) -> Any:
     return x.item()
 
 
+def holds_gradient(x: Any) -> bool:
+    return False
+
+
 def is_traced(x: Any) -> bool:
     return False
 

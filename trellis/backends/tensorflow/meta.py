@@ -100,6 +100,11 @@ def version() -> str:
     return tf.__version__
 
 
+def holds_gradient(x: Any) -> bool:
+    """Whether a tape watches an eager tensor."""
+    return pywrap_tfe.TFE_Py_TapeSetShouldRecordBackprop([x])
+
+
 def is_traced(x: Any) -> bool:
     return not isinstance(x, EagerTensor) and not (isinstance(x, tf.Variable) and tf.executing_eagerly())
 

@@ -12,9 +12,10 @@ from trellis.backends import META
 from trellis.backends.torch.dynamo import prepare_dynamo
 from trellis.backends.torch.operands import COMPLEX, DTYPE, NATIVE, dtype_of
 from trellis.core import dtypes, errors
-from trellis.core.array import Array, View
+from trellis.core.array import Array
 from trellis.core.container import Container
 from trellis.core.dtypes import DType
+from trellis.core.free import ARRAYS, Free
 
 __all__ = [*META]  # pyright: ignore[reportUnsupportedDunderAll]
 
@@ -79,6 +80,10 @@ def item(x: torch.Tensor) -> Any:
     return x.item()
 
 
+def holds_gradient(x: torch.Tensor) -> bool:
+    return x.requires_grad and torch.is_grad_enabled()
+
+
 def is_traced(x: torch.Tensor) -> bool:
     if torch.compiler.is_compiling() or x.device.type == "meta":
         return True
@@ -105,6 +110,10 @@ def constant(value: np.ndarray[Any, Any], *, like: torch.Tensor) -> torch.Tensor
 
 
 def from_numpy(x: np.ndarray[Any, Any], *, dtype: DType | None, device: Any, copy: bool | None) -> torch.Tensor:
+    if isinstance(x, (list, tuple)):  # inside torch.compile
+        return torch.tensor(
+            x, dtype=None if dtype is None else NATIVE[dtype], device=None if device is None else native_device(device)
+        )
     x = np.asarray(x)
     wanted = dtypes.as_dtype(x.dtype)
     # torch cannot hold read-only memory, negative strides or a foreign byte order
@@ -176,13 +185,13 @@ def _flatten_with_keys(container: Container) -> tuple[list[Any], Any]:
     return [(pytree.MappingKey(key), child) for key, child in children], aux
 
 
-for _kind in (Array, View):
+for _kind in ARRAYS:
     pytree.register_pytree_node(
         _kind,
-        lambda x: ([x._data], None),
-        lambda children, _: Array(next(iter(children))),
+        lambda x: ([x._data], x._kind.__name__),
+        lambda children, kind: (Free if kind == "Free" else Array)(next(iter(children))),
         serialized_type_name=f"trellis.{_kind.__name__}",
-        flatten_with_keys_fn=lambda x: ([(pytree.GetAttrKey("native"), x._data)], None),
+        flatten_with_keys_fn=lambda x: ([(pytree.GetAttrKey("native"), x._data)], x._kind.__name__),
     )
 pytree.register_pytree_node(
     Container,

@@ -1,0 +1,156 @@
+"""`Free`: a `tl.Array` that belongs to no framework yet, and its interpreter, below those of all arrays.
+
+Creation and random functions make free arrays unless `backend=`, `device=` or `like=` says where. Among themselves they compute
+where they lie, on the default backend, and stay free. Beside any other array they are what a Python number is: they go to its
+framework and device, and the result is its: native if it is native, an `Array` if it is an `Array`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from trellis.core import tree
+from trellis.core.array import Array, ArrayInterpreter, View, binary, unwrap
+from trellis.core.dispatch import FREE, SCALARS, UnknownOperand, find_all, interpreters, load, register
+from trellis.core.interop import native_function
+from trellis.core.moving import Met, brought, is_tied, meet
+from trellis.core.operators import install
+
+
+class Free(Array):
+    """An Array that belongs to no framework yet."""
+
+    __slots__ = ()
+
+    def _view(self, spec: tuple[Any, ...], part: Any, seen: Any) -> Array:
+        return FreeView(self, spec, part, seen)
+
+    def _rebind(self, new: Any) -> None:
+        super()._rebind(new)
+        self._copies = {}
+
+    def _require(self, backend: str, like: Any = None) -> Any:
+        return beside(self, anchor(load(backend)) if like is None else unwrap(like))
+
+    @classmethod
+    def __torch_function__(cls, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        like = committed(tree.leaves((tuple(args), kwargs or {})))
+        return native_function(Free if like is None else kind_of(like), function, args, kwargs or {}, like)
+
+
+class FreeView(View, Free):
+    """What a basic index selects from a free array."""
+
+    __slots__ = ()
+    __torch_function__ = Free.__dict__["__torch_function__"]
+
+
+Free._kind = Free
+install(Free, None, lambda op: binary(op, Free, FreeView, meet))
+
+
+def anchor(backend: Any, device: Any = None) -> Any:
+    """A native array of a backend, to bring others beside it."""
+    return backend.full(shape=(), fill_value=0, dtype=backend.default_int(), device=device)
+
+
+def beside(x: Free, like: Any) -> Any:
+    """The native array of a free array, in the framework and on the device of the native array `like`."""
+    if type(x) is FreeView:  # which does not learn of a write to its base
+        return brought(x._data, like)
+    copies = getattr(x, "_copies", None)
+    if copies is None:
+        copies = x._copies = {}
+    return brought(x._data, like, copies)
+
+
+def kind_of(like: Any) -> Any:
+    """What wraps a native array so that it is like another: the class of an Array; for a native one nothing does."""
+    return type(like)._kind if isinstance(like, Array) else as_it_is
+
+
+def class_of(x: Any) -> Any:
+    """Array or Free; None for a native array."""
+    return type(x)._kind if isinstance(x, Array) else None
+
+
+def as_it_is(x: Any) -> Any:
+    return x
+
+
+def committed(values: Sequence[Any]) -> Any:
+    """The first value that belongs to a framework; None if there is none."""
+    for x in values:
+        try:
+            found = interpreters[type(x)]
+        except UnknownOperand:
+            continue
+        if 0 <= found.level < 4 and not isinstance(x, np.generic):
+            return x
+    return None
+
+
+def settled(values: Sequence[Any], like: Any = None) -> list[Any]:
+    """The values, with free ones brought to the framework of `like`, else of the others, else of one of them."""
+    values = list(values)
+    like = committed(values) if like is None else like
+    free = [x._data for x in values if isinstance(x, Free)]
+    if not free:
+        return values
+    if like is None:
+        like = Free(next((x for x in free if is_tied(x)), free[0]))
+    kind, native = kind_of(like), unwrap(like)
+    try:
+        return [kind(beside(x, native)) if isinstance(x, Free) else x for x in values]
+    except Met as met:
+        met.like = like  # as it was given: native, or an Array
+        raise
+
+
+class FreeInterpreter(ArrayInterpreter):
+    """Any op on free arrays alone, with numbers: the result is free."""
+
+    level = FREE
+    name = "free"
+    kind = Free
+    find_all = staticmethod(meet)
+
+    def to_device(self, x: Free, *, device: Any) -> Array:
+        return Array(interpreters[type(x._data)].to_device(x._data, device=device))
+
+
+class Beside:
+    """The interpreter of free arrays beside others: it brings them there, and calls the interpreter of the others."""
+
+    def __init__(self, level: float, like: Any) -> None:
+        self.level, self.like = level, like
+
+    def __getattr__(self, op: str) -> Any:
+        def run(*operands: Any, **params: Any) -> Any:
+            brought = settled(operands, self.like)
+            return getattr(find_all(*brought), op)(*brought, **params)
+
+        return run
+
+
+def _beside(best: Any, operands: tuple[Any, ...]) -> Any:
+    """The interpreter of operands among which are free arrays. A Container asks again for each leaf."""
+    if best.level == 4:
+        return best
+    like = committed(operands)  # no NumPy scalar: that belongs to no framework, either
+    return _interpreter if like is None else Beside(best.level, like)
+
+
+_interpreter = FreeInterpreter()
+SCALARS.beside = _beside
+ARRAYS = (Array, View, Free, FreeView)
+register(Free, _interpreter)
+register(FreeView, _interpreter)
+for _kind in ARRAYS:
+    tree.OPTREE_NODES[_kind] = (
+        lambda x: ((x._data,), type(x)._kind, ("native",)),
+        lambda kind, children: kind(children[0]),
+    )
