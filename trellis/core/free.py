@@ -7,6 +7,7 @@ framework and device, and the result is its: native if it is native, an `Array` 
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from typing import Any
 
@@ -34,6 +35,14 @@ class Free(Array):
 
     def _require(self, backend: str, like: Any = None) -> Any:
         return beside(self, anchor(load(backend)) if like is None else unwrap(like))
+
+    def __tf_tensor__(self, dtype: Any = None, name: str | None = None) -> Any:
+        frame: Any = sys._getframe(1)
+        for _ in range(16):  # in tensor + x TensorFlow asks for `__radd__` if it cannot convert x: that is our op and promotes
+            if frame is not None and frame.f_code.co_name == "binary_op_wrapper":
+                raise TypeError("a free array beside a tensor")
+            frame = frame and frame.f_back
+        return super().__tf_tensor__(dtype, name)
 
     @classmethod
     def __torch_function__(cls, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:

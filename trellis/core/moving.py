@@ -16,7 +16,7 @@ from trellis.core.dispatch import TwoFrameworks, find_all, interpreters, load
 _NARROW = 2**31
 
 
-class Met(TypeError):
+class Met(RuntimeError):  # no TypeError: TensorFlow takes that for an operand it does not know
     """A free array that is traced or differentiated meets an array of another framework, `like`."""
 
     def __init__(self, own: str, goal: str, like: Any) -> None:
