@@ -90,9 +90,9 @@ def test_other_frameworks_are_refused():
         VALUES + array("torch")
     with pytest.raises(TypeError, match=r'torch\.exp: the Array is on jax; .*tl\.to_backend\(x, "torch"\)'):
         sys.modules["torch"].exp(array("jax"))
-    with pytest.raises(TypeError, match=r'this Array is on torch; bring it to jax first: tl\.to_backend\(x, "jax"\)'):
+    with pytest.raises(TypeError, match=r'the Array is on torch; bring it to jax first: tl\.to_backend\(x, "jax"\)'):
         array("torch").__jax_array__()
-    with pytest.raises(TypeError, match="this Array is on torch; bring it to tensorflow first"):
+    with pytest.raises(TypeError, match="the Array is on torch; bring it to tensorflow first"):
         array("torch").__tf_tensor__()
 
 

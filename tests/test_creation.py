@@ -62,7 +62,7 @@ CREATED: dict[str, tuple[Any, Any]] = {
 def test_creation(default_backend: str, name: str) -> None:
     run, expected = CREATED[name]
     result = run()
-    assert type(result) is tl.Array
+    assert isinstance(result, tl.Array)
     assert result.backend == default_backend
     check(result, expected)
 

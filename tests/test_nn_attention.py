@@ -155,7 +155,7 @@ def test_masks(default_backend: str) -> None:
     check(tl.causal_mask(3, 5), np.tri(3, 5, dtype=bool))
     check(tl.causal_mask(2, 5, offset=3), np.tri(2, 5, 3, dtype=bool))
     check(tl.causal_mask(5, window=2), np.tri(5, 5, dtype=bool) & ~np.tri(5, 5, -2, dtype=bool))
-    assert type(tl.causal_mask(2)) is tl.Array
+    assert isinstance(tl.causal_mask(2), tl.Array)
     assert not isinstance(tl.namespace(backend).causal_mask(2), tl.Array)
     lengths = make(backend, np.array([[2, 0], [4, 1]]))
     expected = np.arange(4) < to_numpy(lengths)[..., None]

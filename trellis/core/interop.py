@@ -84,7 +84,7 @@ class Interoperable:
         """The native array, which must be of `backend`. A free array goes there, to the device of `like`."""
         own = interpreters[type(self._data)].name
         if own != backend:
-            raise TypeError(f'this Array is on {own}; bring it to {backend} first: tl.to_backend(x, "{backend}")')
+            raise TypeError(f'the Array is on {own}; bring it to {backend} first: tl.to_backend(x, "{backend}")')
         return self._data
 
     def __dlpack__(
@@ -124,7 +124,10 @@ def native_function(
         if not isinstance(x, Interoperable):
             given.setdefault(id(x), x)
             return x
-        data = x._require("torch", like)
+        try:
+            data = x._require("torch", like)
+        except TypeError as error:
+            raise TypeError(f"torch.{name}: {error}") from None
         given[id(data)] = x
         return data
 

@@ -87,7 +87,7 @@ def leaf_text(leaf: Any) -> str:
     """One line about a leaf of a Container: dtype, shape and framework of an array, the value of anything else."""
     try:
         backend = interpreters[type(leaf)]
-        native = leaf._data if backend.name == "array" else leaf
+        native = leaf._data if backend.name in ("array", "free") else leaf
         backend = interpreters[type(native)]
     except UnknownOperand:
         return repr(leaf)

@@ -54,7 +54,7 @@ def zeros(
     Array([[0., 0.],
            [0., 0.]], dtype=float32, backend='numpy', device='cpu')
     """
-    return create("full", backend, dtype, device, "f", shape=arguments.shape("zeros", shape), fill_value=0, like=like)
+    return create("full", backend, dtype, device, "f", like, shape=arguments.shape("zeros", shape), fill_value=0)
 
 
 def ones(
@@ -66,7 +66,7 @@ def ones(
     >>> tl.ones(2, dtype=tl.int8)
     Array([1, 1], dtype=int8, backend='numpy', device='cpu')
     """
-    return create("full", backend, dtype, device, "f", shape=arguments.shape("ones", shape), fill_value=1, like=like)
+    return create("full", backend, dtype, device, "f", like, shape=arguments.shape("ones", shape), fill_value=1)
 
 
 def empty(
@@ -78,7 +78,7 @@ def empty(
     >>> tl.empty((2, 0)).shape
     (2, 0)
     """
-    return create("empty", backend, dtype, device, "f", like=like, shape=arguments.shape("empty", shape))
+    return create("empty", backend, dtype, device, "f", like, shape=arguments.shape("empty", shape))
 
 
 def full(

@@ -55,6 +55,8 @@ class _AfterImport(importlib.abc.MetaPathFinder):
 
 
 def _add_rows(module: ModuleType) -> None:
+    # Dynamo has no row for Array @ tensor either: it calls torch.Tensor.matmul with the operands the wrong way round
+    getattr(module, "BUILTIN_TO_TENSOR_RFN_MAP", {}).setdefault(operator.matmul, torch.Tensor.__rmatmul__)
     known: Any = module.BuiltinVariable
     if not hasattr(known, "call_matmul") and hasattr(known, "_binops"):
         known._binops().setdefault(operator.matmul, (["__matmul__", "__rmatmul__", "__imatmul__"], operator.imatmul))
