@@ -238,6 +238,18 @@ def target(backend: Any = None) -> Any:
     return _LOADED[name] if name in _LOADED else load(getattr(name, "name", name))
 
 
+def drawing(op: str) -> Any:
+    """The interpreter that draws random numbers if nothing says where: a framework that traces, where the draw belongs to the
+    graph, else the default one. A draw on NumPy would be a constant of the graph."""
+    if not is_compiling():
+        for found in list(_LOADED.values()):
+            if found.draws_in_graph():
+                return found
+        if "jax" in _LOADED:
+            _LOADED["jax"].check_draw(op)  # raises under jax.jit, which has no generator
+    return target()
+
+
 def current_backend() -> str:
     """The name of the default backend in this context.
 

@@ -119,6 +119,19 @@ def settled(values: Sequence[Any], like: Any = None) -> list[Any]:
         raise
 
 
+def commit(nest: Any) -> Any:
+    """The nest with its free arrays as Arrays of the framework where they lie."""
+    if isinstance(nest, Array):
+        return Array(nest._data) if isinstance(nest, Free) else nest
+    return tree.map(commit, nest) if any(isinstance(x, Free) for x in tree.leaves(nest)) else nest
+
+
+def freed(nest: Any) -> Any:
+    """The nest with its NumPy arrays, which are data, as free arrays; None if there are none."""
+    found = [isinstance(x, np.ndarray) for x in tree.leaves(nest)]
+    return tree.map(lambda x: Free(x) if isinstance(x, np.ndarray) else x, nest) if any(found) else None
+
+
 class FreeInterpreter(ArrayInterpreter):
     """Any op on free arrays alone, with numbers: the result is free."""
 

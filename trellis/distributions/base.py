@@ -18,6 +18,7 @@ from trellis import ops as tl
 from trellis.core import tree
 from trellis.core.array import Array
 from trellis.core.dtypes import common_dtype, default_float, float32
+from trellis.core.free import Free, kind_of as kind_of_array, settled
 from trellis.core.leaves import OTHER, backend_of, device_of, kind_of, unwrap
 from trellis.core.typing import AnyArray, Operand, SeedLike, Shape
 from trellis.ops.arguments import shape as shape_argument
@@ -38,9 +39,12 @@ def bordered(op: str, formula: Callable[..., Any], *nest: Any, backend: Any = No
     Without arrays the result is on `backend`, else on the default one.
     """
     leaves, structure = tree.flatten(nest)
+    leaves = settled(leaves)
     for path, x in zip(tree.paths(structure), leaves):
         if kind_of(unwrap(x)) == OTHER:
             raise TypeError(f"{op}: {path.rpartition('/')[2]} holds a {type(x).__name__}; expected a number or an array")
+    kinds = [kind_of_array(x) for x in leaves if not is_number(x) and not isinstance(x, np.generic)]
+    kind = Array if Array in kinds else kinds[0] if kinds else Free if backend is None else Array
     alone = all(is_number(x) or isinstance(x, np.generic) for x in leaves)
     leaves = [x.item() if isinstance(x, np.generic) and not alone else x for x in leaves]
     leaves = [x if is_number(x) or isinstance(x, Array) else Array(np.asarray(x) if alone else x) for x in leaves]
@@ -59,7 +63,7 @@ def bordered(op: str, formula: Callable[..., Any], *nest: Any, backend: Any = No
 
     result = formula(*tree.unflatten(structure, map(made, leaves)))
     result = tl.astype(result, dtype, copy=False) if result.dtype.kind == "f" else result
-    return result._data if arrays and not any(isinstance(x, Array) for x in tree.leaves(nest)) else result
+    return kind(result._data)
 
 
 def parts(seed: SeedLike, count: int) -> list[Any]:

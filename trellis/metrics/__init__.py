@@ -11,6 +11,8 @@ from typing import Any
 from trellis import ops as tl
 from trellis.composites.support import arange, default_int, full, wide_float
 from trellis.core.array import Array
+from trellis.core.free import settled
+from trellis.ops.conversion import as_data
 from trellis.core.leaves import unwrap
 from trellis.core.typing import AnyArray
 from trellis.ops.arguments import integer
@@ -45,6 +47,7 @@ class Metric:
 
     def update(self, state: dict[str, Any] | None, prediction: AnyArray, target: AnyArray, weights: Any = None) -> dict[str, Any]:
         """The state after one more batch; None is the state before the first."""
+        prediction, target = settled([prediction, as_data(target)])
         x, y = _array(prediction), _array(target)
         wide = wide_float(x)
         x = tl.astype(x, wide) if x.dtype.kind == "f" else x

@@ -7,7 +7,8 @@ from typing import Any
 
 from trellis.core import tree
 from trellis.core.array import Array
-from trellis.core.dispatch import interpreters
+from trellis.core.dispatch import TwoFrameworks, interpreters
+from trellis.core.free import Free, freed
 from trellis.core.leaves import ARRAY, kind_of, unwrap
 from trellis.nn.navigation import add_place
 from trellis.nn.structure import Binding
@@ -27,7 +28,13 @@ def run(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         for x in args:
             if type(x) is not Array:
                 plain = False
-        result = module.forward(*args) if plain else across(module.forward, args, kwargs)
+        try:
+            result = module.forward(*args) if plain else across(module.forward, args, kwargs)
+        except TwoFrameworks:
+            data = freed((args, kwargs))  # NumPy arrays go to the framework of the parameters
+            if data is None:
+                raise
+            result = across(module.forward, *data)
     except Exception as error:
         add_place(error, module, args)
         raise
@@ -73,7 +80,7 @@ def inside(x: Any, native: list[bool] | None = None) -> Any:
     native = [] if native is None else native
     kind = type(x)
     if isinstance(x, Array):
-        native.append(False)
+        native.extend([] if isinstance(x, Free) else [False])
         return x
     if x is None or kind in _PLAIN:
         return x

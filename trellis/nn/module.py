@@ -20,6 +20,7 @@ from typing import Any, ClassVar, Self, Unpack
 
 from trellis.core import dtypes
 from trellis.core.container import Container
+from trellis.core.free import commit
 from trellis.core.hints import install, refuse
 from trellis.core.printing import outline_html
 from trellis.nn import building, navigation, printing, saving, structure, torch_names
@@ -208,7 +209,7 @@ class Module(metaclass=Construction):
         """The value to store for an array, a Module or a nest."""
         if isinstance(getattr(type(self), name, None), property):
             return value
-        meta = self._meta
+        meta, value = self._meta, commit(value)
         holds_modules = kind != ARRAY and adopt(self, value, kind)
         if kind == ARRAY:
             if name in meta.buffers:

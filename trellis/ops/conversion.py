@@ -75,6 +75,11 @@ def asarray(
 array = asarray
 
 
+def as_data(x: Any) -> Any:
+    """Lists and NumPy arrays as free arrays: they hold no gradient, so as data they go where the other operands are."""
+    return asarray(x) if type(x) in (list, tuple) else Free(x) if type(x) is np.ndarray else x
+
+
 def native_array(obj: Any, dtype: dtypes.DType | None, device: Any, copy: bool | None, backend: str | None) -> AnyArray:
     """The native array that `asarray` wraps."""
     data = unwrap(obj)

@@ -13,6 +13,7 @@ from trellis.core.dispatch import call, interpreters
 from trellis.core.leaves import unwrap
 from trellis.core.typing import AnyArray, Operand
 from trellis.ops.arguments import check_axis, choice, integer, one_axis
+from trellis.ops.conversion import as_data
 from trellis.ops.elementwise import add, minimum, subtract
 from trellis.ops.indexing import getitem
 from trellis.ops.manipulation import expand_dims, reshape
@@ -166,6 +167,7 @@ def cosine_embedding_loss(
     >>> tl.cosine_embedding_loss(tl.asarray([[1.0, 0.0]]), tl.asarray([[0.0, 2.0]]), tl.asarray([1]))
     Array(1., dtype=float32, backend='numpy', device='cpu')
     """
+    target = as_data(target)
     op, shape, given = "cosine_embedding_loss", shape_of(x1), shape_of(target)
     _check_shapes(op, x1, x2=x2)
     if shape and given and not fits(given, shape[:-1]):
@@ -208,7 +210,7 @@ def cross_entropy(
     >>> tl.cross_entropy(tl.asarray([[0.0, 0.0], [50.0, 0.0]]), tl.asarray([0, 1]), reduction="none")
     Array([ 0.6931472, 50.       ], dtype=float32, backend='numpy', device='cpu')
     """
-    op = "cross_entropy"
+    op, target = "cross_entropy", as_data(target)
     if not 0 <= label_smoothing <= 1:
         raise ValueError(f"{op}: label_smoothing={label_smoothing} must be between 0 and 1")
     _check_classes(op, prediction, target, weight, axis, ignore_index, "iuf")
@@ -228,6 +230,7 @@ def nll_loss(
     >>> tl.nll_loss(tl.asarray([[-0.5, -1.0], [-2.0, -0.25]]), tl.asarray([0, 1]), reduction="sum")
     Array(0.75, dtype=float32, backend='numpy', device='cpu')
     """
+    target = as_data(target)
     _check_classes("nll_loss", prediction, target, weight, axis, ignore_index, "iu")
     reduction = _reduction("nll_loss", reduction)
     return call("nll_loss", prediction, target, weight, ignore_index=ignore_index, axis=axis, reduction=reduction)
@@ -292,6 +295,7 @@ def _elementwise(
     op: str, prediction: AnyArray, target: Operand, *weights: Operand | None, reduction: str, **params: Any
 ) -> AnyArray:
     """The loss `op` of each element, reduced."""
+    target = as_data(target)
     _check_shapes(op, prediction, target=target)
     return call(op, prediction, target, *weights, reduction=_reduction(op, reduction), **params)
 

@@ -21,6 +21,7 @@ from trellis.core import dtypes, tree
 from trellis.core.array import Array
 from trellis.core.container import Container
 from trellis.core.dispatch import find_all, interpreters, load
+from trellis.core.free import committed, settled
 from trellis.core.hints import install, refuse
 from trellis.core.leaves import Nest, unwrap
 from trellis.core.typing import AnyArray
@@ -53,11 +54,11 @@ class Given(Nest):
     __slots__ = ("backend", "chosen", "grads", "traced")
 
     def __init__(self, name: str, v: Any, grads: Any) -> None:
-        super().__init__(v)
         found, structure = tree.flatten(grads)
+        super().__init__(v, committed(found))
         if structure != self.treedef:
             found = list(_with_holes(self.treedef, structure, iter(found), f"{name}: weights and gradients"))
-        self.grads = [unwrap(x) for x in found]
+        self.grads = [unwrap(x) for x in settled(found, self.leaves[0] if self.leaves else None)]
         self.chosen = tuple([i for i, g in enumerate(self.grads) if g is not None])
         self.backend = find_all(*self.leaves, *self.grads)
         check_shapes(name, self, self.backend, {"weight": self.leaves, "gradient": self.grads})

@@ -18,7 +18,7 @@ import numpy as np
 
 from trellis.core import dtypes
 from trellis.core.array import Array
-from trellis.core.dispatch import SCALARS, find_all, interpreters, load, target
+from trellis.core.dispatch import SCALARS, drawing, find_all, interpreters, load, target
 from trellis.core.dtypes import DType, float32, float64
 from trellis.core.free import anchor, kind_of, settled
 from trellis.core.leaves import unwrap
@@ -141,6 +141,8 @@ class Draw:
     def _interpreter(self, words: Any, backend: Any) -> Any:
         if not self.arrays:
             held = None if words is None else holder(words)
+            if backend is None and held is None and words is None:
+                return drawing(self.op)
             return held if held is not None and backend is None else target(backend)
         found = find_all(*(x._data for x in self.arrays))
         found = load(found.name) if found.level else found  # a value on the tape: NumPy draws

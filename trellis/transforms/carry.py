@@ -145,6 +145,8 @@ class Carry(Results):
             raise TypeError(
                 f"{self.name}: the carry{self.place(i)} went from {self.backend.name} to {name}; keep it on one framework"
             )
+        if self.wrapped[i] is Free:
+            self.wrapped[i] = kind  # it met an array of its own framework
         super()._compare(x, i, kind)
 
 

@@ -14,7 +14,7 @@ from trellis.core import tree
 from trellis.core.array import Array
 from trellis.core.container import Container
 from trellis.core.dispatch import SCALARS, call, find_all, interpreters
-from trellis.core.free import as_it_is, class_of, settled
+from trellis.core.free import Free, as_it_is, class_of, settled
 from trellis.core.leaves import ARRAY, NUMBER, Nest, kind_of, unwrap
 from trellis.core.typing import AnyArray
 from trellis.ops.conversion import asarray
@@ -86,6 +86,14 @@ class Inputs(Nest):
         """The leaves of what the function returns for other leaves; `output` remembers its structure."""
         self.output = Output(self.name, self.func(*self.arguments(leaves), **self.kwargs), self.like, scalar=False)
         return self.output.leaves
+
+    def rebuild(self, leaves: Sequence[AnyArray]) -> Any:
+        """The arguments with other leaves. Once the function has met arrays that are not free, free arguments are as its result."""
+        output = getattr(self, "output", None)
+        if output is not None and Free in self.wrapped and Free not in output.wrapped:
+            kind = Array if Array in output.wrapped else None
+            self.wrapped = [kind if own is Free else own for own in self.wrapped]
+        return super().rebuild(leaves)
 
     def like_arguments(self, leaves: Sequence[AnyArray]) -> Any:
         """Leaves as a result, in the structure of the arguments; without the outer tuple if `argnums` was one number."""
