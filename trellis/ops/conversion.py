@@ -26,7 +26,7 @@ _KINDS = {bool: "b", int: "i", float: "f", complex: "c"}
 
 
 def asarray(
-    obj: Any, /, *, dtype: DTypeLike = None, device: DeviceLike = None, copy: bool | None = None, backend: str | None = None
+    obj: Any, /, dtype: DTypeLike = None, *, device: DeviceLike = None, copy: bool | None = None, backend: str | None = None
 ) -> Array:
     """A `tl.Array` of a number, a nest of numbers, any framework's array, or an object with a buffer.
 
