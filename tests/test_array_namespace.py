@@ -53,7 +53,7 @@ def test_creation_functions_make_arrays_beside_x(backend: str) -> None:
     for name in found:
         bound = getattr(xp, name, None) or getattr(xp.fft, name)
         made = bound(*ARGUMENTS[name])
-        assert type(made) is tl.Array, name
+        assert isinstance(made, tl.Array), name
         assert made.backend == backend, name
         assert "backend" not in inspect.signature(bound).parameters
 

@@ -53,7 +53,8 @@ def test_the_table_has_the_arity_of_the_public_functions() -> None:
         parameters = list(inspect.signature(public(op)).parameters.values())
         return len(parameters) == number and all(p.kind is p.POSITIONAL_ONLY for p in parameters)
 
-    assert set(OF_ONE_ARRAY) == {op for op, row in TABLE.items() if row.domain and takes(op, 1)}
+    decimals = {"round"}  # the public function takes these, its kernels do not
+    assert set(OF_ONE_ARRAY) == {op for op, row in TABLE.items() if row.domain and takes(op, 1)} | decimals
     assert set(OF_TWO_ARRAYS) == {op for op, row in TABLE.items() if row.domain and takes(op, 2)} | {"matmul"}
 
 

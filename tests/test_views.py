@@ -1,4 +1,4 @@
-"""Views of basic indexing: random programs of slices, views of views, writes and in-place operators, compared with NumPy."""
+"""Views: random programs of slices, shapes, views of views, writes and in-place operators, compared with NumPy."""
 
 from __future__ import annotations
 
@@ -14,10 +14,27 @@ from cases import CASES
 from helpers import check, make
 
 import trellis as tl
+from trellis.core import views
 from trellis.core.indexing import composed
 
 Step = tuple[Any, ...]
-_KINDS = ["view", "view", "view", "write", "write", "copy", "in place", "in place", "mask", "rows", "function"]
+_KINDS = ["view"] * 3 + ["function"] * 3 + ["write"] * 3 + ["in place"] * 2 + ["mask", "copy", "rows"]
+_FUNCTIONS: dict[str, Callable[..., Any]] = {  # of the namespace, an array, and a number that chooses among the axes
+    "flatten": lambda xp, x, n: xp.reshape(x, (-1,)),
+    "reshape": lambda xp, x, n: xp.reshape(x, _shape_with(x.shape, n)),
+    "permute_dims": lambda xp, x, n: xp.permute_dims(x, tuple(np.random.default_rng(n).permutation(x.ndim).tolist())),
+    "moveaxis": lambda xp, x, n: xp.moveaxis(x, n % max(x.ndim, 1), -1) if x.ndim else xp.expand_dims(x, 0),
+    "swapaxes": lambda xp, x, n: xp.swapaxes(x, 0, n % x.ndim) if x.ndim else xp.expand_dims(x, 0),
+    "T": lambda xp, x, n: x.T if x.ndim < 3 else x.mT,
+    "flip": lambda xp, x, n: xp.flip(x) if n % 2 or not x.ndim else xp.flip(x, axis=n % x.ndim),
+    "expand_dims": lambda xp, x, n: xp.expand_dims(x, n % (x.ndim + 1) - 1),
+    "squeeze": lambda xp, x, n: xp.squeeze(x, tuple(i for i, size in enumerate(x.shape) if size == 1)),
+    "split": lambda xp, x, n: xp.split(x, [1], n % x.ndim)[n % 2] if x.ndim else x[...],
+    "unstack": lambda xp, x, n: (
+        x[...] if x.ndim < 2 or not x.shape[1] else xp.moveaxis(x, 1, 0)[0] if xp is np else xp.unstack(x, axis=1)[0]
+    ),
+    "ravel": lambda xp, x, n: x.ravel(),
+}
 _IN_PLACE = {"+=": operator.iadd, "-=": operator.isub, "*=": operator.imul}
 
 
@@ -40,9 +57,7 @@ class Programs:
     def step(self, values: list[Any]) -> Step:
         source = int(self.rng.integers(len(values)))
         x = values[source]
-        kind = self.rng.choice(
-            ["view", "view", "view", "write", "write", "copy", "in place", "in place", "mask", "rows", "function"]
-        )
+        kind = self.rng.choice(_KINDS)
         number = float(self.rng.integers(-3, 4))
         if kind == "view":
             return "view", source, self.key(x.shape)
@@ -53,7 +68,7 @@ class Programs:
         if kind == "rows" and x.ndim > 1:
             return "rows", source, number
         if kind == "function":
-            return "function", source, str(self.rng.choice(["flatten", "transpose"]))
+            return "function", source, int(self.rng.integers(100)), str(self.rng.choice([*_FUNCTIONS]))
         other = self.other(values, x.shape) if self.rng.random() < 0.5 else number
         if kind == "in place":
             return "in place", source, str(self.rng.choice(list(_IN_PLACE))), other
@@ -83,6 +98,15 @@ class Programs:
         return tuple(entries)
 
 
+def _shape_with(shape: tuple[int, ...], n: int) -> tuple[int, ...]:
+    """Another shape of as many elements: two sizes joined, or one taken apart."""
+    sizes = list(shape)
+    for i, size in enumerate(sizes):
+        if n % 3 and size and not size % 2:
+            return (*sizes[:i], *((2, size // 2) if n % 3 == 1 else (size // 2, 2)), *sizes[i + 1 :])
+    return (sizes[0] * sizes[1], *sizes[2:]) if len(sizes) > 1 else (*sizes, 1)
+
+
 def _broadcasts(shape: tuple[int, ...], goal: tuple[int, ...]) -> bool:
     return len(shape) <= len(goal) and all(n in (1, m) for n, m in zip(reversed(shape), reversed(goal)))
 
@@ -92,14 +116,16 @@ def start() -> list[Any]:
 
 
 def run_step(values: list[Any], step: Step, xp: Any) -> None:
-    """Run a step on values of NumPy, or on `tl.Array`s. Our functions return new arrays, so NumPy's results are copied."""
+    """Run a step on values of NumPy, or on `tl.Array`s."""
     kind, source, *rest = step
     x = values[source]
     given = rest[-1]
     other = values[given[1]] if isinstance(given, tuple) and given and given[0] == "value" else given
     if kind == "view":
         part = x[rest[0]]
-        values.append(np.array(part) if isinstance(part, np.generic) else part)  # an element is a new array of no axes
+        if isinstance(part, np.generic) or (isinstance(rest[0], list) and xp is np):
+            part = np.array(part, order="C")  # an element is a new array of no axes; NumPy may leave a copy in another order
+        values.append(part)
     elif kind == "write":
         x[rest[0]] = other
     elif kind == "mask":
@@ -108,8 +134,7 @@ def run_step(values: list[Any], step: Step, xp: Any) -> None:
         for row in x:
             row += other
     elif kind == "function":
-        flat = xp.reshape(x, (-1,)) if given == "flatten" else xp.permute_dims(x, tuple(reversed(range(x.ndim))))
-        values.append(flat.copy() if xp is np else flat)
+        values.append(_FUNCTIONS[given](xp, x, rest[0]))
     elif kind == "in place":
         values[source] = _IN_PLACE[rest[0]](x, other)
 
@@ -209,19 +234,97 @@ def test_views_of_views_do_not_pile_up(backend: str) -> None:
     assert float(x[1500]) == 1.0
 
 
-def test_elements_and_functions_are_new_arrays(backend: str) -> None:
+def test_elements_and_other_functions_are_new_arrays(backend: str) -> None:
     x = array(backend)
-    element, flat, turned, rows = x[0, 0], tl.reshape(x, (6,)), x.T, tl.unstack(x)
+    element, copy, chosen, same = x[0, 0], tl.reshape(x, (6,), copy=True), x[[0]], tl.real(x)
+    turned = tl.reshape(x.T, (6,))  # as in NumPy, this reshape has to copy
+    wide = tl.broadcast_arrays(x, x)[0]
     inside = x[0, 0, ...]
     x[0, 0] = 9.0
-    flat[1] = 8.0
-    turned[1, 1] = 7.0
-    rows[1][2] = 6.0
+    for other in (copy, chosen, same, turned, wide):
+        other[...] = 7.0
     check(x, np.array([[9.0, 1, 2], [3, 4, 5]]))
-    assert (float(element), float(flat[0]), float(turned[0, 0]), float(rows[0][0])) == (0.0, 0.0, 0.0, 0.0)
+    assert float(element) == 0.0
     assert float(inside) == 9.0
     inside[...] = 1.0
     assert float(x[0, 0]) == 1.0
+
+
+@pytest.mark.parametrize(
+    "make_view", [lambda x: tl.broadcast_to(x, (2, 2, 3)), tl.linalg.diagonal, lambda x: tl.broadcast_to(x, (2, 3))[0]]
+)
+def test_read_only_views(backend: str, make_view: Any) -> None:
+    x = array(backend)
+    view = make_view(x)
+    x[...] = 1.0
+    check(view, np.ones(view.shape))
+    with pytest.raises(ValueError, match=r"which is read-only; copy it first: tl.asarray\(x, copy=True\)"):
+        view[0] = 2.0
+    with pytest.raises(ValueError, match="read-only"):
+        view += 2.0
+    mine = tl.asarray(view, copy=True)
+    mine[...] = 3.0
+    check(x, np.ones((2, 3)))
+
+
+def test_views_of_arrays_in_other_orders(backend: str) -> None:
+    """What is a view does not depend on how the framework's array lies in memory."""
+    x = tl.Array(
+        make(backend, np.arange(6.0).reshape(3, 2)).T
+        if backend != "tensorflow"
+        else make(backend, np.arange(6.0).reshape(3, 2).T)
+    )
+    flat, copied = tl.reshape(x, (6,)), tl.reshape(x.T, (6,))
+    flat[0] = 10.0
+    x[0, 1] = 20.0
+    copied[5] = 30.0
+    check(x, np.array([[10.0, 20, 4], [1, 3, 5]]))
+    check(flat, np.array([10.0, 20, 4, 1, 3, 5]))
+    x += 1.0
+    flat *= 2.0
+    check(x, 2 * np.array([[11.0, 21, 5], [2, 4, 6]]))
+
+
+def test_views_of_complex_parts_and_numbers(backend: str) -> None:
+    number = tl.sum(array(backend))  # of no axes; on NumPy it holds a NumPy scalar
+    view = tl.expand_dims(number, 0)
+    view[0] = 1.0
+    assert float(number) == 1.0
+
+
+def test_reshapes_are_views_where_numpys_are() -> None:
+    rng, seen = np.random.default_rng(0), []
+    for _ in range(300):
+        shape = tuple(rng.choice([1, 2, 3, 4], size=3).tolist())
+        x, steps = np.zeros(shape), []
+        for name in rng.choice(["getitem", "permute_dims", "flip", "moveaxis", "reshape", "expand_dims", "broadcast_to"], size=3):
+            step = _step(str(name), x, rng)
+            x = (
+                x[step["key"]]
+                if name == "getitem"
+                else getattr(np, str(name))(x, **{k: v for k, v in step.items() if k != "copy"})
+            )
+            steps.append((str(name), step))
+            if name == "reshape" and not views.reshapes(shape, tuple(steps[:-1]), x.shape):
+                break  # a copy
+        else:
+            goal = (x.size,) if rng.random() < 0.6 else _shape_with(x.shape, int(rng.integers(3)))
+            seen.append(np.shares_memory(x, x.reshape(goal)) if x.size else True)
+            assert views.reshapes(shape, tuple(steps), goal) == seen[-1], (shape, steps, goal)
+    assert 30 < sum(seen) < len(seen) - 30
+
+
+def _step(name: str, x: Any, rng: Any) -> dict[str, Any]:
+    axis = int(rng.integers(x.ndim))
+    return {
+        "getitem": {"key": tuple(slice(int(rng.integers(2)), None, int(rng.choice([1, 2, -1]))) for _ in x.shape)},
+        "permute_dims": {"axes": tuple(rng.permutation(x.ndim).tolist())},
+        "flip": {"axis": (axis,)},
+        "moveaxis": {"source": (axis,), "destination": (-1,)},
+        "reshape": {"shape": _shape_with(x.shape, int(rng.integers(3))), "copy": None},
+        "expand_dims": {"axis": (axis, -1)},
+        "broadcast_to": {"shape": (2, *x.shape)},
+    }[name]
 
 
 def test_views_are_arrays_in_every_place(backend: str) -> None:

@@ -15,7 +15,8 @@ class Backend(SimpleNamespace):
     level = 0
     name: str
     changes_in_place = False  # whether `setitem` changes the array that it is given
-    follows: Callable[[Any, Any], bool] | None = None  # of x and a key: whether x[key] follows a change of x; None if always
+    # Of x, a view of it, and the op and its parameters that made the view: whether that shows each change of x. None if always.
+    follows: Callable[[Any, Any, str, Any], bool] | None = None
 
     def __repr__(self) -> str:
         return f"<trellis backend {self.name}>"

@@ -3,9 +3,11 @@
 An Array holds one native array. Its operators are the public ops, its methods are the public functions.
 
 Rules of writing, the same on every backend:
-- A basic index (ints, slices, None, Ellipsis) makes a view of its array. A write to one is seen by the other. A view is a `View`:
-  it holds its array and the key, writes to the array, and reads again when the array holds another native array.
-- Everything else makes a new array: an index array or mask, an index of ints alone, every function, `tl.reshape` and `x.T` too.
+- A basic index (ints, slices, None, Ellipsis) and the functions that only arrange axes make views, as in NumPy: permute_dims and
+  its kin, expand_dims, squeeze, flip, split, unstack, and reshape where it needs no copy. A write to one is seen by the other.
+  A view is a `View`: it holds its array and the steps from the array to the view, writes to the array, and reads again when the
+  array holds another native array. The views of broadcast_to and diagonal are read-only.
+- Everything else makes a new array: an index array or mask, an index of ints alone, every other function.
   Where the framework lets such a result share memory with its operand, both are marked, and the first write to either copies.
 - `x[key] = value` changes the native array where the framework can, and rebinds it where not. In-place operators rebind.
 """
@@ -19,14 +21,14 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from trellis.core import dispatch
+from trellis.core import dispatch, views
 from trellis.core.dispatch import UnknownOperand, call, diagnose, find, find_all, interpreters, register
 from trellis.core.dtypes import DType, bool as bool_
 from trellis.core.indexing import HOST_DATA, beside, canonical_key, composed
 from trellis.core.interop import Interoperable, copied, native_function
 from trellis.core.operators import Operators, install
 from trellis.core.printing import array_repr
-from trellis.core.table import OF_ONE_ARRAY, OF_TWO_ARRAYS, SHARING
+from trellis.core.table import OF_ONE_ARRAY, OF_TWO_ARRAYS, SHARING, VIEWING
 
 API_VERSIONS = ("2021.12", "2022.12", "2023.12", "2024.12", "2025.12")
 
@@ -110,7 +112,8 @@ class Array(Operators, Interoperable):
     __hash__ = None  # type: ignore[assignment]
     _shared: bool  # not set until an op marks the array
     _copies: dict[Any, Any]  # of a free array, on other frameworks; not set until there is one
-    _kind: ClassVar[Any]  # the class of what an index, a copy and an operator make of it
+    _kind: ClassVar[Any]  # the class of what an index array, a copy and an operator make of it
+    _view_kind: ClassVar[Any]  # the class of its views
     _namespace: ClassVar[Callable[[str], ModuleType]]  # of the Arrays on a backend; `namespaces` sets it
 
     # ---- what it is ----------------------------------------------------------------------------------------------------------
@@ -221,22 +224,23 @@ class Array(Operators, Interoperable):
         spec, indices = canonical_key(data, key)
         if indices:
             return call("getitem", self, *indices, key=spec)
-        interpreter = interpreters[type(data)]
         try:
-            part = interpreter.getitem(data, key=spec)
+            part = interpreters[type(data)].getitem(data, key=spec)
         except Exception as error:
             diagnose("getitem", (data,), {"key": spec}, error)
             raise
         for entry in spec:
             if type(entry) is not int:
-                follows = interpreter.follows
-                return self._view(spec, part, data if follows is None or follows(data, spec) else None)
+                return self._view("getitem", {"key": spec}, part)
         if key is Ellipsis or (type(key) is tuple and Ellipsis in key):  # as in NumPy, x[0, ...] is a view and x[0] is not
-            return self._view(spec, part, None)
+            return self._view("getitem", {"key": spec}, part)
         return self._kind(part)
 
-    def _view(self, spec: tuple[Any, ...], part: Any, seen: Any) -> View:
-        return View(self, spec, part, seen)
+    def _view(self, op: str, params: dict[str, Any], part: Any) -> View:
+        """`part`, which the op made of the native array, as a view."""
+        data = self._data
+        follows = interpreters[type(data)].follows
+        return self._view_kind(self, ((op, params),), part, data if follows is None or follows(data, part, op, params) else None)
 
     def __setitem__(self, key: Any, value: Any) -> None:
         spec, indices = canonical_key(self, key)
@@ -245,10 +249,14 @@ class Array(Operators, Interoperable):
         self._write(spec, indices, value)
 
     def _write(self, spec: tuple[Any, ...], indices: tuple[Any, ...], value: Any) -> None:
-        target: Any = self
+        self._own()
+        self._rebind(call("setitem", self, value, *indices, key=spec))
+
+    def _own(self) -> None:
+        """Before a write: have memory that no array shares which is no view."""
         if getattr(self, "_shared", False) and interpreters[type(self._data)].changes_in_place:
-            target = self._kind(copied(self._data))
-        self._rebind(call("setitem", target, value, *indices, key=spec))
+            self._data = copied(self._data)
+            self._shared = False
 
     def _rebind(self, new: Any) -> None:
         self._data = unwrap(new)
@@ -264,42 +272,51 @@ class Array(Operators, Interoperable):
 
 
 class View(Array):
-    """What a basic index selects from an Array: a write to one is seen by the other."""
+    """What a basic index, `tl.reshape` or `x.T` makes of an Array: a write to one is seen by the other."""
 
-    __slots__ = ("_base", "_key", "_part", "_seen")
+    __slots__ = ("_base", "_steps", "_part", "_seen")
 
-    def __init__(self, base: Array, key: tuple[Any, ...], part: Any, seen: Any) -> None:
-        self._base, self._key = base, key
+    def __init__(self, base: Array, steps: tuple[views.Step, ...], part: Any, seen: Any) -> None:
+        self._base, self._steps = base, steps
         self._part, self._seen = part, seen  # the native array of the base that `part` is of; None if it does not follow changes
 
     @property
     def _data(self) -> Any:  # type: ignore[override]
         data = self._base._data
         if data is not self._seen:
-            self._part = interpreters[type(data)].getitem(data, key=self._key)
-            if self._seen is not None:
-                self._seen = data
+            self._part, follows = views.read(data, self._steps)
+            self._seen = data if follows else None
         return self._part
 
     def _share(self) -> None:
         self._base._share()
 
-    def _view(self, spec: tuple[Any, ...], part: Any, seen: Any) -> View:
-        key = composed(self._base.shape, self._key, spec)
-        if key is None:
-            return type(self)(self, spec, part, seen)
-        follows = seen is not None and self._seen is not None  # else the part comes from a copy
-        return type(self)(self._base, key, part, self._base._data if follows else None)
+    def _view(self, op: str, params: dict[str, Any], part: Any) -> View:
+        base, steps = self._base, (*self._steps, (op, params))
+        if op == "getitem" and (key := self._composed(params["key"])) is not None:
+            steps = ((op, {"key": key}),)
+        own = self._part
+        follows = interpreters[type(own)].follows
+        following = self._seen is not None and (follows is None or follows(own, part, op, params))
+        return self._view_kind(base, steps, part, base._data if following else None)
+
+    def _composed(self, key: tuple[Any, ...]) -> tuple[Any, ...] | None:
+        """The key of the base that selects what `key` selects here, if this is a single index."""
+        op, params = self._steps[0]
+        return composed(self._base.shape, params["key"], key) if op == "getitem" and len(self._steps) == 1 else None
 
     def _write(self, spec: tuple[Any, ...], indices: tuple[Any, ...], value: Any) -> None:
-        key = None if indices else composed(self._base.shape, self._key, spec)
-        if key is not None:
+        views.check_writable(self._steps)
+        self._base._own()
+        part = self._data
+        in_place = self._seen is not None and interpreters[type(part)].changes_in_place
+        if not in_place and not indices and (key := self._composed(spec)) is not None:
             self._base._write(key, (), value)
-        else:
-            self._rebind(call("setitem", self._kind(copied(self._data)), value, *indices, key=spec))
+        elif (new := unwrap(call("setitem", self._kind(part), value, *indices, key=spec))) is not part or not in_place:
+            self._base._rebind(views.written(self._base._data, self._steps, new))
 
     def _rebind(self, new: Any) -> None:
-        self._base._write(self._key, (), new)
+        self._write((slice(None),) * self.ndim, (), new)
 
     @classmethod
     def __torch_function__(cls, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -312,7 +329,7 @@ class View(Array):
         return self._kind(copied(self._data))
 
 
-Array._kind = Array
+Array._kind, Array._view_kind = Array, View
 install(Array, _unary, binary, in_place=_in_place)
 
 
@@ -325,7 +342,8 @@ class ArrayInterpreter:
     find_all = staticmethod(find_all)
 
     def __getattr__(self, op: str) -> Callable[..., Any]:
-        made = _unary(op) if op in OF_ONE_ARRAY else (_lift_two if op in OF_TWO_ARRAYS else _lift)(op, self)
+        lift = _lift_two if op in OF_TWO_ARRAYS else _lift
+        made = _unary(op) if op in OF_ONE_ARRAY else _viewing(op) if op in VIEWING else lift(op, self)
         made = _sharing(made) if op in SHARING and op not in OF_ONE_ARRAY else made
         setattr(self, op, made)
         return made
@@ -341,13 +359,26 @@ class ArrayInterpreter:
 
     def reshape(self, x: Array, *, shape: tuple[int, ...], copy: bool | None) -> Array:
         data = x._data
-        made = self.kind(interpreters[type(data)].reshape(data, shape=shape, copy=copy))
-        made._shared = True
-        if type(x) is self.kind:
-            x._shared = True
-        else:
-            x._share()
-        return made
+        interpreter = interpreters[type(data)]
+        made = interpreter.reshape(data, shape=shape, copy=copy)
+        if copy:
+            return self.kind(made)
+        if isinstance(x, View) and not views.reshapes(x._base.shape, x._steps, interpreter.shape_of(made)):
+            return marked((x,), self.kind(made))
+        return x._view("reshape", {"shape": shape, "copy": None}, made)
+
+    def unstack(self, x: Array, *, axis: int) -> tuple[Array, ...]:
+        data, rank = x._data, x.ndim
+        parts = interpreters[type(data)].unstack(data, axis=axis)
+        if rank == 1:
+            return marked((x,), wrap(parts, self.kind))
+        return tuple(x._view("getitem", {"key": views.key_along(rank, axis, i)}, part) for i, part in enumerate(parts))
+
+    def split(self, x: Array, *, indices: tuple[int, ...], axis: int) -> tuple[Array, ...]:
+        data, rank = x._data, x.ndim
+        parts = interpreters[type(data)].split(data, indices=indices, axis=axis)
+        keys = (views.key_along(rank, axis, slice(*bounds)) for bounds in zip((0, *indices), (*indices, None)))
+        return tuple(x._view("getitem", {"key": key}, part) for key, part in zip(keys, parts))
 
     def shape_of(self, x: Array) -> Any:
         return x.shape
@@ -368,6 +399,14 @@ class ArrayInterpreter:
 def unwrap(x: Any) -> Any:
     """The native array of a `tl.Array`; anything else as it is."""
     return x._data if isinstance(x, Array) else x
+
+
+def _viewing(op: str) -> Callable[..., Any]:
+    def run(x: Array, **params: Any) -> View:
+        data = x._data
+        return x._view(op, params, getattr(interpreters[type(data)], op)(data, **params))
+
+    return run
 
 
 def _lift_two(op: str, own: ArrayInterpreter) -> Callable[..., Any]:

@@ -26,8 +26,9 @@ class Free(Array):
 
     __slots__ = ()
 
-    def _view(self, spec: tuple[Any, ...], part: Any, seen: Any) -> Array:
-        return FreeView(self, spec, part, seen)
+    def _own(self) -> None:
+        super()._own()
+        self._copies = {}
 
     def _rebind(self, new: Any) -> None:
         super()._rebind(new)
@@ -56,8 +57,14 @@ class FreeView(View, Free):
     __slots__ = ()
     __torch_function__ = Free.__dict__["__torch_function__"]
 
+    def _write(self, spec: tuple[Any, ...], indices: tuple[Any, ...], value: Any) -> None:
+        like = committed([value])
+        if like is not None:  # as in a write to the free array itself, the result lies where the value does
+            self._base._rebind(beside(self._base, unwrap(like)))
+        super()._write(spec, indices, value)
 
-Free._kind = Free
+
+Free._kind, Free._view_kind = Free, FreeView
 install(Free, None, lambda op: binary(op, Free, FreeView, meet))
 
 

@@ -14,6 +14,9 @@ from trellis.core.typing import AnyArray
 ARRAY = "array"  # stands in a canonical key for an index array, which travels as an operand
 HOST_DATA = frozenset((np.ndarray, np.bool_, list, tuple))  # types of indices and values that go to any framework
 
+_SLICE_PARTS = (int, type(None))
+_FULL_SLICES = (slice(None),) * 64
+
 
 def on_host(x: Any) -> np.ndarray[Any, Any]:
     """Host data as a NumPy array; an empty list is one of integers, as an index is."""
@@ -35,14 +38,8 @@ def canonical_key(x: AnyArray, key: Any) -> tuple[tuple[Any, ...], tuple[Any, ..
     if shape is None:
         raise TypeError("x[key]: a Container is not an array; index its leaves")
     given = key if type(key) is tuple else (key,)
-    if len(given) == len(shape):  # x[i, j] is the common case in a loop
-        places = []
-        for index, size in zip(given, shape):
-            if type(index) is not int or size is None or not -size <= index < size:
-                break
-            places.append(index if index >= 0 else index + size)
-        else:
-            return tuple(places), ()
+    if len(given) <= len(shape) and (spec := _plain_spec(given, shape)) is not None:
+        return spec, ()
     entries = [_entry(x, e) for e in given]
     used = sum(width for _, width in entries)
     dots = [i for i, (e, _) in enumerate(entries) if e is Ellipsis]
@@ -64,6 +61,25 @@ def canonical_key(x: AnyArray, key: Any) -> tuple[tuple[Any, ...], tuple[Any, ..
             arrays.append(_fitting_mask(entry, axis, width, shape))
         axis += width
     return tuple(spec), tuple(arrays)
+
+
+def _plain_spec(given: tuple[Any, ...], shape: tuple[int | None, ...]) -> tuple[Any, ...] | None:
+    """The canonical key if `given` has Python's ints and slices alone, as most keys have."""
+    spec = []
+    for entry, size in zip(given, shape):
+        kind = type(entry)
+        if kind is int and size is not None and -size <= entry < size:
+            spec.append(entry if entry >= 0 else entry + size)
+        elif (
+            kind is slice
+            and type(entry.start) in _SLICE_PARTS
+            and type(entry.stop) in _SLICE_PARTS
+            and (entry.step is None or (type(entry.step) is int and entry.step))
+        ):
+            spec.append(entry)
+        else:
+            return None
+    return (*spec, *_FULL_SLICES[: len(shape) - len(spec)]) if len(spec) < len(shape) else tuple(spec)
 
 
 def _entry(x: AnyArray, entry: Any) -> tuple[Any, int]:

@@ -53,6 +53,7 @@ class Op(NamedTuple):
     shapes: checks.Check | None = None  # what its shapes and static arguments must satisfy
     first_index: int = 0  # the place of its first index array
     shares: bool = False  # its result may share memory with its operand, on a framework whose arrays change
+    views: bool = False  # its result is a view of its operand
 
 
 def _unary(name: str, domain: Domain, operator: str = "", **facts: str | bool) -> Op:
@@ -175,29 +176,29 @@ _ROWS = (
     Op("take_along_axis", 2, shapes=checks.equal_ranks, first_index=1),
     # ---- shapes ----
     Op("broadcast_arrays", shapes=checks.broadcast, shares=True),
-    Op("broadcast_to", 1, shapes=checks.broadcast_to, shares=True),
+    Op("broadcast_to", 1, shapes=checks.broadcast_to, views=True),
     Op("concat", shapes=checks.joined, dtypes=JOINED),
     Op("empty_like", 1, constant=True),
     Op("diag", 1, shares=True),
-    Op("expand_dims", 1, shares=True),
-    Op("flip", 1, shares=True),
+    Op("expand_dims", 1, views=True),
+    Op("flip", 1, views=True),
     Op("meshgrid", shares=True),
-    Op("moveaxis", 1, shapes=checks.moveaxis, shares=True),
+    Op("moveaxis", 1, shapes=checks.moveaxis, views=True),
     Op("pad", shapes=checks.pad),
-    Op("permute_dims", 1, shapes=checks.permutation, shares=True),
+    Op("permute_dims", 1, shapes=checks.permutation, views=True),
     Op("repeat", 2, shapes=checks.repeat),
     Op("reshape", 1, shapes=checks.reshape),
-    Op("split", 1, shares=True),
-    Op("squeeze", 1, shapes=checks.squeeze, shares=True),
+    Op("split", 1),
+    Op("squeeze", 1, shapes=checks.squeeze, views=True),
     Op("stack", shapes=checks.joined, dtypes=JOINED),
     Op("take", 2, shapes=checks.flat_or_axis, first_index=1),
     Op("stop_gradient", 1, shares=True),
-    Op("unstack", 1, shares=True),
+    Op("unstack", 1),
     # ---- matrices ----
     Op("cholesky", 1, shapes=checks.square),
     Op("cross", 2, shapes=checks.vecdot, dtypes=PRODUCT),
     Op("det", 1, shapes=checks.square),
-    Op("diagonal", 1, shapes=checks.matrix, shares=True),
+    Op("diagonal", 1, shapes=checks.matrix, views=True),
     Op("eig", 1, shapes=checks.square),
     Op("eigh", 1, shapes=checks.square),
     Op("eigvals", 1, shapes=checks.square),
@@ -211,7 +212,7 @@ _ROWS = (
     Op("matrix_norm", 1, shapes=checks.matrix),
     Op("matrix_power", 1, shapes=checks.square),
     Op("matrix_rank", 1, constant=True, shapes=checks.matrix),
-    Op("matrix_transpose", 1, shapes=checks.matrix, shares=True),
+    Op("matrix_transpose", 1, shapes=checks.matrix, views=True),
     Op("outer", 2, shapes=checks.vectors, dtypes=PRODUCT),
     Op("pinv", 1, shapes=checks.matrix),
     Op("qr", 1, shapes=checks.matrix),
@@ -232,6 +233,7 @@ _ROWS = (
 TABLE: dict[str, Op] = {row.name: row for row in _ROWS}
 ELEMENTWISE = frozenset(row.name for row in _ROWS if row.elementwise)
 SHARING = frozenset(row.name for row in _ROWS if row.shares)
+VIEWING = frozenset(row.name for row in _ROWS if row.views)
 CONSTANT = frozenset(row.name for row in _ROWS if row.constant)
 # Ops of one and of two arrays and nothing else: there is nothing to pack and unpack on the way to the backend.
 OF_ONE_ARRAY = frozenset(row.name for row in _ROWS if row.elementwise and row.arity == 1)

@@ -16,7 +16,10 @@ _LIFTED = {
     "attention", "convolution", "creation", "data_types", "fft", "images", "losses", "normalization", "patterns", "pooling",
     "recurrent",
 }  # fmt: skip
-_READING = ("array_split", "chunk", "diag", "glu", "histogram", "pad", "prelu", "split", "swapaxes", "swiglu")
+_READING = (
+    "array_split", "chunk", "diag", "dot", "glu", "histogram", "pad", "prelu", "split", "squeeze", "swapaxes", "swiglu",
+    "transpose",
+)  # fmt: skip
 
 modules = op_modules(__name__, __path__)
 for _module in modules:

@@ -46,7 +46,7 @@ def placed(op: str, backend: str | None, device: DeviceLike, like: Any) -> tuple
 
 
 def asarray(
-    obj: Any, /, *, dtype: DTypeLike = None, device: DeviceLike = None, copy: bool | None = None, backend: str | None = None,
+    obj: Any, /, dtype: DTypeLike = None, *, device: DeviceLike = None, copy: bool | None = None, backend: str | None = None,
     like: Like = None,
 ) -> Array:  # fmt: skip
     """A `tl.Array` of a number, a nest of numbers, any framework's array, or an object with a buffer.

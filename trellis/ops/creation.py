@@ -45,7 +45,7 @@ def _check_ends(dtype: dtypes.DType, start: Any, stop: Any, step: Any) -> None:
 
 
 def zeros(
-    shape: Shape, *, dtype: DTypeLike = None, device: DeviceLike = None, backend: str | None = None, like: Like = None
+    shape: Shape, dtype: DTypeLike = None, *, device: DeviceLike = None, backend: str | None = None, like: Like = None
 ) -> AnyArray:
     """An array of zeros.
 
@@ -58,7 +58,7 @@ def zeros(
 
 
 def ones(
-    shape: Shape, *, dtype: DTypeLike = None, device: DeviceLike = None, backend: str | None = None, like: Like = None
+    shape: Shape, dtype: DTypeLike = None, *, device: DeviceLike = None, backend: str | None = None, like: Like = None
 ) -> AnyArray:
     """An array of ones.
 
@@ -70,7 +70,7 @@ def ones(
 
 
 def empty(
-    shape: Shape, *, dtype: DTypeLike = None, device: DeviceLike = None, backend: str | None = None, like: Like = None
+    shape: Shape, dtype: DTypeLike = None, *, device: DeviceLike = None, backend: str | None = None, like: Like = None
 ) -> AnyArray:
     """An array whose elements are not set to anything in particular.
 
@@ -82,7 +82,7 @@ def empty(
 
 
 def full(
-    shape: Shape, fill_value: Operand, *, dtype: DTypeLike = None, device: DeviceLike = None, backend: str | None = None,
+    shape: Shape, fill_value: Operand, dtype: DTypeLike = None, *, device: DeviceLike = None, backend: str | None = None,
     like: Like = None,
 ) -> AnyArray:  # fmt: skip
     """An array of one value; its dtype follows the value: bool, the default integer, the default float or its complex dtype.
@@ -138,8 +138,8 @@ def arange(
 
 
 def linspace(
-    start: Operand, stop: Operand, /, num: int, *,
-    dtype: DTypeLike = None, device: DeviceLike = None, endpoint: bool = True, axis: int = 0, backend: str | None = None,
+    start: Operand, stop: Operand, /, num: int = 50, endpoint: bool = True, *,
+    dtype: DTypeLike = None, device: DeviceLike = None, axis: int = 0, backend: str | None = None,
     like: Like = None,
 ) -> AnyArray:  # fmt: skip
     """`num` evenly spaced numbers from `start` to `stop`, which is included unless `endpoint=False`.
@@ -166,8 +166,8 @@ def linspace(
 
 
 def eye(
-    n_rows: int, n_cols: int | None = None, /, *, k: int = 0,
-    dtype: DTypeLike = None, device: DeviceLike = None, backend: str | None = None, like: Like = None,
+    n_rows: int, n_cols: int | None = None, /, k: int = 0,
+    dtype: DTypeLike = None, *, device: DeviceLike = None, backend: str | None = None, like: Like = None,
 ) -> AnyArray:  # fmt: skip
     """Ones on diagonal `k` of a matrix of zeros.
 
@@ -180,7 +180,7 @@ def eye(
     return create("eye", backend, dtype, device, "f", like, n_rows=rows, n_cols=cols, k=integer("eye", "k", k))
 
 
-def zeros_like(x: AnyArray, /, *, dtype: DTypeLike = None, device: DeviceLike = None) -> AnyArray:
+def zeros_like(x: AnyArray, /, dtype: DTypeLike = None, *, device: DeviceLike = None) -> AnyArray:
     """Zeros with the shape of `x`, and its dtype and device unless others are given.
 
     >>> import trellis as tl
@@ -190,7 +190,7 @@ def zeros_like(x: AnyArray, /, *, dtype: DTypeLike = None, device: DeviceLike = 
     return full_like(x, 0, dtype=dtype, device=device)
 
 
-def ones_like(x: AnyArray, /, *, dtype: DTypeLike = None, device: DeviceLike = None) -> AnyArray:
+def ones_like(x: AnyArray, /, dtype: DTypeLike = None, *, device: DeviceLike = None) -> AnyArray:
     """Ones with the shape of `x`, and its dtype and device unless others are given.
 
     >>> import trellis as tl
@@ -200,7 +200,7 @@ def ones_like(x: AnyArray, /, *, dtype: DTypeLike = None, device: DeviceLike = N
     return full_like(x, 1, dtype=dtype, device=device)
 
 
-def empty_like(x: AnyArray, /, *, dtype: DTypeLike = None, device: DeviceLike = None) -> AnyArray:
+def empty_like(x: AnyArray, /, dtype: DTypeLike = None, *, device: DeviceLike = None) -> AnyArray:
     """An array like `x` whose elements are not set to anything in particular.
 
     >>> import trellis as tl
@@ -210,7 +210,7 @@ def empty_like(x: AnyArray, /, *, dtype: DTypeLike = None, device: DeviceLike = 
     return call("empty_like", x, dtype=optional_dtype(dtype), device=device)
 
 
-def full_like(x: AnyArray, /, fill_value: Operand, *, dtype: DTypeLike = None, device: DeviceLike = None) -> AnyArray:
+def full_like(x: AnyArray, /, fill_value: Operand, dtype: DTypeLike = None, *, device: DeviceLike = None) -> AnyArray:
     """One value in the shape of `x`, with its dtype and device unless others are given.
 
     >>> import trellis as tl

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import builtins
+
 from trellis.core.dispatch import call, find, interpreters
+from trellis.core.lifting import lift
 from trellis.core.typing import AnyArray, Operand
 
 __all__ = [
@@ -380,14 +383,29 @@ def remainder(x1: Operand, x2: Operand, /) -> AnyArray:
     return (interpreters[type(x1)] if type(x1) is type(x2) else find(x1, x2)).remainder(x1, x2)
 
 
-def round(x: Operand, /) -> AnyArray:
-    """Round to the nearest whole number, halves to the even one.
+def round(x: Operand, /, decimals: int = 0) -> AnyArray:
+    """Round to so many decimals, by default to the nearest whole number, halves to the even one.
 
     >>> import trellis as tl
     >>> tl.round(tl.asarray([0.5, 1.5, 2.4]))
     Array([0., 2., 2.], dtype=float32, backend='numpy', device='cpu')
     """
-    return interpreters[type(x)].round(x)
+    return interpreters[type(x)].round(x) if not decimals else _round_to(x, decimals)
+
+
+def _to_decimals(x: AnyArray, decimals: int) -> AnyArray:
+    if interpreters[type(x)].dtype_of(x).kind not in "iu":
+        scale = 10.0 ** builtins.abs(decimals)
+        return divide(round(multiply(x, scale)), scale) if decimals > 0 else multiply(round(divide(x, scale)), scale)
+    if decimals > 0:
+        return x
+    scale = 10**-decimals
+    whole, rest = floor_divide(x, scale), multiply(remainder(x, scale), 2)
+    rises = call("where", call("equal", rest, scale), call("equal", remainder(whole, 2), 1), call("greater", rest, scale))
+    return multiply(call("where", rises, add(whole, 1), whole), scale)
+
+
+_round_to = lift(_to_decimals)
 
 
 def sign(x: Operand, /) -> AnyArray:

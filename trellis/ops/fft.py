@@ -21,19 +21,19 @@ Ints = Sequence[int] | None
 _NORMS = ("backward", "ortho", "forward")
 
 
-def _one(op: str, x: AnyArray, n: int | None, axis: int, norm: str) -> AnyArray:
+def _one(op: str, x: AnyArray, n: int | None, axis: int, norm: str | None) -> AnyArray:
     points, along = None if n is None else integer(op, "n", n, 1), one_axis(op, axis)
     _check_points(op, x, (points,), (along,))
-    return call(op, x, n=points, axis=along, norm=choice(op, "norm", norm, _NORMS))
+    return call(op, x, n=points, axis=along, norm=choice(op, "norm", norm or "backward", _NORMS))
 
 
-def _many(op: str, x: AnyArray, s: Ints, axes: Ints, norm: str) -> AnyArray:
+def _many(op: str, x: AnyArray, s: Ints, axes: Ints, norm: str | None) -> AnyArray:
     sizes = None if s is None else tuple(integer(op, "s", n, 1) for n in s)
     along = None if axes is None else tuple(integer(op, "axes", a) for a in axes)
     if sizes is not None and along is not None and len(sizes) != len(along):
         raise ValueError(f"{op}: s={s!r} and axes={axes!r} have different lengths")
     _check_points(op, x, sizes, along)
-    return call(op, x, s=sizes, axes=along, norm=choice(op, "norm", norm, _NORMS))
+    return call(op, x, s=sizes, axes=along, norm=choice(op, "norm", norm or "backward", _NORMS))
 
 
 def _check_points(op: str, x: AnyArray, sizes: Sequence[int | None] | None, axes: Sequence[int] | None) -> None:
@@ -50,7 +50,7 @@ def _check_points(op: str, x: AnyArray, sizes: Sequence[int | None] | None, axes
                 raise ValueError(f"{op}: a transform of 0 points does not exist; every transformed axis needs 1 or more")
 
 
-def fft(x: AnyArray, /, *, n: int | None = None, axis: int = -1, norm: str = "backward") -> AnyArray:
+def fft(x: AnyArray, /, n: int | None = None, axis: int = -1, norm: str | None = "backward") -> AnyArray:
     """Discrete Fourier transform along one axis, cut or zero-padded to `n` points.
 
     >>> import trellis as tl
@@ -60,7 +60,7 @@ def fft(x: AnyArray, /, *, n: int | None = None, axis: int = -1, norm: str = "ba
     return _one("fft", x, n, axis, norm)
 
 
-def ifft(x: AnyArray, /, *, n: int | None = None, axis: int = -1, norm: str = "backward") -> AnyArray:
+def ifft(x: AnyArray, /, n: int | None = None, axis: int = -1, norm: str | None = "backward") -> AnyArray:
     """Inverse of `fft`.
 
     >>> import trellis as tl
@@ -70,7 +70,7 @@ def ifft(x: AnyArray, /, *, n: int | None = None, axis: int = -1, norm: str = "b
     return _one("ifft", x, n, axis, norm)
 
 
-def rfft(x: AnyArray, /, *, n: int | None = None, axis: int = -1, norm: str = "backward") -> AnyArray:
+def rfft(x: AnyArray, /, n: int | None = None, axis: int = -1, norm: str | None = "backward") -> AnyArray:
     """Transform of real input: the first n // 2 + 1 points, which determine the others.
 
     >>> import trellis as tl
@@ -80,7 +80,7 @@ def rfft(x: AnyArray, /, *, n: int | None = None, axis: int = -1, norm: str = "b
     return _one("rfft", x, n, axis, norm)
 
 
-def irfft(x: AnyArray, /, *, n: int | None = None, axis: int = -1, norm: str = "backward") -> AnyArray:
+def irfft(x: AnyArray, /, n: int | None = None, axis: int = -1, norm: str | None = "backward") -> AnyArray:
     """Inverse of `rfft`; real output of `n` points, by default 2 * (size - 1).
 
     >>> import trellis as tl
@@ -90,7 +90,7 @@ def irfft(x: AnyArray, /, *, n: int | None = None, axis: int = -1, norm: str = "
     return _one("irfft", x, n, axis, norm)
 
 
-def hfft(x: AnyArray, /, *, n: int | None = None, axis: int = -1, norm: str = "backward") -> AnyArray:
+def hfft(x: AnyArray, /, n: int | None = None, axis: int = -1, norm: str | None = "backward") -> AnyArray:
     """Transform of a signal with Hermitian symmetry. `x` is one half of the signal, the output is real.
 
     >>> import trellis as tl
@@ -100,7 +100,7 @@ def hfft(x: AnyArray, /, *, n: int | None = None, axis: int = -1, norm: str = "b
     return _one("hfft", x, n, axis, norm)
 
 
-def ihfft(x: AnyArray, /, *, n: int | None = None, axis: int = -1, norm: str = "backward") -> AnyArray:
+def ihfft(x: AnyArray, /, n: int | None = None, axis: int = -1, norm: str | None = "backward") -> AnyArray:
     """Inverse of `hfft`.
 
     >>> import trellis as tl
@@ -110,7 +110,7 @@ def ihfft(x: AnyArray, /, *, n: int | None = None, axis: int = -1, norm: str = "
     return _one("ihfft", x, n, axis, norm)
 
 
-def fftn(x: AnyArray, /, *, s: Ints = None, axes: Ints = None, norm: str = "backward") -> AnyArray:
+def fftn(x: AnyArray, /, s: Ints = None, axes: Ints = None, norm: str | None = "backward") -> AnyArray:
     """Transform along several axes, by default all.
 
     >>> import trellis as tl
@@ -120,7 +120,7 @@ def fftn(x: AnyArray, /, *, s: Ints = None, axes: Ints = None, norm: str = "back
     return _many("fftn", x, s, axes, norm)
 
 
-def ifftn(x: AnyArray, /, *, s: Ints = None, axes: Ints = None, norm: str = "backward") -> AnyArray:
+def ifftn(x: AnyArray, /, s: Ints = None, axes: Ints = None, norm: str | None = "backward") -> AnyArray:
     """Inverse of `fftn`.
 
     >>> import trellis as tl
@@ -130,7 +130,7 @@ def ifftn(x: AnyArray, /, *, s: Ints = None, axes: Ints = None, norm: str = "bac
     return _many("ifftn", x, s, axes, norm)
 
 
-def rfftn(x: AnyArray, /, *, s: Ints = None, axes: Ints = None, norm: str = "backward") -> AnyArray:
+def rfftn(x: AnyArray, /, s: Ints = None, axes: Ints = None, norm: str | None = "backward") -> AnyArray:
     """Transform of real input along several axes; the last is halved as in `rfft`.
 
     >>> import trellis as tl
@@ -140,7 +140,7 @@ def rfftn(x: AnyArray, /, *, s: Ints = None, axes: Ints = None, norm: str = "bac
     return _many("rfftn", x, s, axes, norm)
 
 
-def irfftn(x: AnyArray, /, *, s: Ints = None, axes: Ints = None, norm: str = "backward") -> AnyArray:
+def irfftn(x: AnyArray, /, s: Ints = None, axes: Ints = None, norm: str | None = "backward") -> AnyArray:
     """Inverse of `rfftn`; real output.
 
     >>> import trellis as tl
@@ -150,7 +150,7 @@ def irfftn(x: AnyArray, /, *, s: Ints = None, axes: Ints = None, norm: str = "ba
     return _many("irfftn", x, s, axes, norm)
 
 
-def fftshift(x: AnyArray, /, *, axes: int | Sequence[int] | None = None) -> AnyArray:
+def fftshift(x: AnyArray, /, axes: int | Sequence[int] | None = None) -> AnyArray:
     """Move frequency zero to the middle.
 
     >>> import trellis as tl
@@ -160,7 +160,7 @@ def fftshift(x: AnyArray, /, *, axes: int | Sequence[int] | None = None) -> AnyA
     return call("fftshift", x, axes=as_axes("fftshift", axes, "axes"))
 
 
-def ifftshift(x: AnyArray, /, *, axes: int | Sequence[int] | None = None) -> AnyArray:
+def ifftshift(x: AnyArray, /, axes: int | Sequence[int] | None = None) -> AnyArray:
     """Inverse of `fftshift`.
 
     >>> import trellis as tl
@@ -171,7 +171,7 @@ def ifftshift(x: AnyArray, /, *, axes: int | Sequence[int] | None = None) -> Any
 
 
 def fftfreq(
-    n: int, /, *, d: float = 1.0, dtype: DTypeLike = None, device: DeviceLike = None, backend: str | None = None,
+    n: int, /, d: float = 1.0, *, dtype: DTypeLike = None, device: DeviceLike = None, backend: str | None = None,
     like: Like = None,
 ) -> AnyArray:  # fmt: skip
     """Frequencies of the points of `fft` for a sample spacing `d`.
@@ -184,7 +184,7 @@ def fftfreq(
 
 
 def rfftfreq(
-    n: int, /, *, d: float = 1.0, dtype: DTypeLike = None, device: DeviceLike = None, backend: str | None = None,
+    n: int, /, d: float = 1.0, *, dtype: DTypeLike = None, device: DeviceLike = None, backend: str | None = None,
     like: Like = None,
 ) -> AnyArray:  # fmt: skip
     """Frequencies of the points of `rfft` for a sample spacing `d`.

@@ -12,7 +12,7 @@ from trellis.ops.arguments import axes, choice, integer, one_axis
 __all__ = ["at", "gather", "scatter", "segment_max", "segment_min", "segment_sum", "take", "take_along_axis"]
 
 
-def take(x: AnyArray, indices: AnyArray, /, *, axis: int | None = None) -> AnyArray:
+def take(x: AnyArray, indices: AnyArray, /, axis: int | None = None) -> AnyArray:
     """Elements of `x` at `indices` along `axis`, which is optional for 1-d arrays; negative indices count from the end.
 
     >>> import trellis as tl
@@ -24,7 +24,7 @@ def take(x: AnyArray, indices: AnyArray, /, *, axis: int | None = None) -> AnyAr
     return call("take", x, indices, axis=axes("take", axis))
 
 
-def take_along_axis(x: AnyArray, indices: AnyArray, /, *, axis: int = -1) -> AnyArray:
+def take_along_axis(x: AnyArray, indices: AnyArray, /, axis: int = -1) -> AnyArray:
     """Elements of `x` at `indices` along `axis`. `indices` has as many axes as `x`, like the results of `argsort`.
 
     >>> import trellis as tl

@@ -71,7 +71,7 @@ def matrix_transpose(x: AnyArray, /) -> AnyArray:
     return call("matrix_transpose", x)
 
 
-def tensordot(x1: AnyArray, x2: AnyArray, /, *, axes: int | tuple[Sequence[int], Sequence[int]] = 2) -> AnyArray:
+def tensordot(x1: AnyArray, x2: AnyArray, /, axes: int | tuple[Sequence[int], Sequence[int]] = 2) -> AnyArray:
     """Sum of products over the last `axes` axes of `x1` and the first `axes` of `x2`, or over two lists of axes.
 
     >>> import trellis as tl
@@ -119,7 +119,7 @@ def cross(x1: AnyArray, x2: AnyArray, /, *, axis: int = -1) -> AnyArray:
     return call("cross", x1, x2, axis=one_axis("cross", axis))
 
 
-def diagonal(x: AnyArray, /, *, offset: int = 0) -> AnyArray:
+def diagonal(x: AnyArray, /, offset: int = 0) -> AnyArray:
     """The diagonal of each matrix, as the last axis.
 
     >>> import trellis as tl
@@ -170,14 +170,14 @@ def inv(x: AnyArray, /) -> AnyArray:
     return call("inv", x)
 
 
-def pinv(x: AnyArray, /, *, rtol: float | AnyArray | None = None) -> AnyArray:
-    """Moore-Penrose inverse; singular values below rtol * the largest one count as zero.
+def pinv(x: AnyArray, /, rcond: float | AnyArray | None = None, *, rtol: float | AnyArray | None = None) -> AnyArray:
+    """Moore-Penrose inverse; singular values below rtol * the largest one count as zero. `rcond` is NumPy's name of `rtol`.
 
     >>> import trellis as tl
     >>> tl.linalg.pinv(tl.asarray([[2.0], [0.0]]))
     Array([[0.5, 0. ]], dtype=float32, backend='numpy', device='cpu')
     """
-    return call("pinv", x, rtol)
+    return call("pinv", x, _tolerance("pinv", rcond, rtol))
 
 
 def solve(x1: AnyArray, x2: AnyArray, /) -> AnyArray:
@@ -206,14 +206,22 @@ def solve_triangular(
     return call("solve_triangular", x1, x2, lower=lower, trans=trans, unit_diagonal=unit_diagonal)
 
 
-def lstsq(x1: AnyArray, x2: AnyArray, /, *, rtol: float | None = None) -> LstsqResult:
+def lstsq(x1: AnyArray, x2: AnyArray, /, rcond: float | None = None, *, rtol: float | None = None) -> LstsqResult:
     """The least-squares solution y of x1 @ y = x2 with the smallest norm, residual sums, and rank and singular values of `x1`.
+
+    Singular values below rtol * the largest one count as zero; `rcond` is NumPy's name of `rtol`.
 
     >>> import trellis as tl
     >>> tl.linalg.lstsq(tl.asarray([[1.0], [1.0]]), tl.asarray([[1.0], [3.0]])).solution
     Array([[1.9999999]], dtype=float32, backend='numpy', device='cpu')
     """
-    return LstsqResult(*call("lstsq", x1, x2, rtol=rtol))
+    return LstsqResult(*call("lstsq", x1, x2, rtol=_tolerance("lstsq", rcond, rtol)))
+
+
+def _tolerance(op: str, rcond: Any, rtol: Any) -> Any:
+    if rcond is not None and rtol is not None:
+        raise ValueError(f"{op}: rcond={rcond!r} and rtol={rtol!r} are two names of one argument; give one of them")
+    return rtol if rcond is None else rcond
 
 
 def cholesky(x: AnyArray, /, *, upper: bool = False) -> AnyArray:
@@ -238,7 +246,7 @@ def cholesky_solve(x1: AnyArray, x2: AnyArray, /, *, upper: bool = False) -> Any
     return call("cholesky_solve", x1, x2, upper=upper)
 
 
-def qr(x: AnyArray, /, *, mode: str = "reduced") -> QRResult:
+def qr(x: AnyArray, /, mode: str = "reduced") -> QRResult:
     """Orthonormal Q and upper triangular R with Q @ R = x.
 
     >>> import trellis as tl
@@ -288,7 +296,7 @@ def eigvals(x: AnyArray, /) -> AnyArray:
     return call("eigvals", x)
 
 
-def svd(x: AnyArray, /, *, full_matrices: bool = True) -> SVDResult:
+def svd(x: AnyArray, /, full_matrices: bool = True) -> SVDResult:
     """U, S, Vh with U * S @ Vh = x and S falling.
 
     >>> import trellis as tl

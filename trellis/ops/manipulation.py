@@ -19,7 +19,7 @@ from trellis.ops.shapes import shape_of
 __all__ = [
     "array_split", "broadcast_arrays", "broadcast_shapes", "broadcast_to", "chunk", "concat", "diag", "expand_dims", "flip",
     "kron", "meshgrid", "moveaxis", "pad", "permute_dims", "repeat", "reshape", "roll", "split", "squeeze", "stack",
-    "swapaxes", "tile", "tril", "triu", "unstack",
+    "swapaxes", "tile", "transpose", "tril", "triu", "unstack",
 ]  # fmt: skip
 
 KEYS: dict[type, Callable[[Any, int], Any]] = {}  # the types of random keys, and the function that splits one; `random` fills it
@@ -42,14 +42,26 @@ def reshape(x: AnyArray, /, shape: Shape, *, copy: bool | None = None) -> AnyArr
         raise
 
 
-def permute_dims(x: AnyArray, /, axes: Sequence[int]) -> AnyArray:
-    """Reorder the dimensions: axis i of the result is axis axes[i] of `x`.
+def permute_dims(x: AnyArray, /, axes: Sequence[int] | None = None) -> AnyArray:
+    """Reorder the dimensions: axis i of the result is axis axes[i] of `x`. Without `axes`, reverse them.
 
     >>> import trellis as tl
     >>> tl.permute_dims(tl.zeros((2, 3, 4)), (2, 0, 1)).shape
     (4, 2, 3)
     """
+    if axes is None:
+        return transpose(x)
     return call("permute_dims", x, axes=tuple(integer("permute_dims", "axes", a) for a in axes))
+
+
+def transpose(x: AnyArray, /, axes: Sequence[int] | None = None) -> AnyArray:
+    """`permute_dims` under NumPy's name.
+
+    >>> import trellis as tl
+    >>> tl.transpose(tl.zeros((2, 3, 4))).shape
+    (4, 3, 2)
+    """
+    return permute_dims(x, range(len(shape_of(x)))[::-1] if axes is None else axes)
 
 
 def moveaxis(x: AnyArray, source: int | Sequence[int], destination: int | Sequence[int], /) -> AnyArray:
@@ -86,13 +98,15 @@ def expand_dims(x: AnyArray, /, axis: int | Sequence[int]) -> AnyArray:
     return call("expand_dims", x, axis=axis_tuple("expand_dims", axis))
 
 
-def squeeze(x: AnyArray, /, axis: int | Sequence[int]) -> AnyArray:
-    """Remove the given axes, which must have size 1.
+def squeeze(x: AnyArray, /, axis: int | Sequence[int] | None = None) -> AnyArray:
+    """Remove the given axes, which must have size 1; without `axis`, all axes of size 1.
 
     >>> import trellis as tl
     >>> tl.squeeze(tl.zeros((1, 3)), 0).shape
     (3,)
     """
+    if axis is None:
+        axis = [i for i, n in enumerate(shape_of(x)) if n == 1]
     return call("squeeze", x, axis=axis_tuple("squeeze", axis))
 
 
@@ -120,7 +134,7 @@ def broadcast_arrays(*arrays: AnyArray) -> tuple[AnyArray, ...]:
     return call("broadcast_arrays", *arrays)
 
 
-def concat(arrays: Sequence[AnyArray], /, *, axis: int | None = 0) -> AnyArray:
+def concat(arrays: Sequence[AnyArray], /, axis: int | None = 0) -> AnyArray:
     """Join arrays along an existing axis; `axis=None` joins them flattened. Dtypes promote.
 
     >>> import trellis as tl
@@ -130,7 +144,7 @@ def concat(arrays: Sequence[AnyArray], /, *, axis: int | None = 0) -> AnyArray:
     return call("concat", *arguments.arrays("concat", arrays), axis=axes("concat", axis))
 
 
-def stack(arrays: Sequence[AnyArray], /, *, axis: int = 0) -> AnyArray:
+def stack(arrays: Sequence[AnyArray], /, axis: int = 0) -> AnyArray:
     """Join arrays of one shape along a new axis. Dtypes promote.
 
     >>> import trellis as tl
@@ -204,7 +218,7 @@ def _size_along(op: str, x: AnyArray, axis: int) -> int:
     return shape[check_axis(op, one_axis(op, axis), len(shape))]
 
 
-def flip(x: AnyArray, /, *, axis: Axis = None) -> AnyArray:
+def flip(x: AnyArray, /, axis: Axis = None) -> AnyArray:
     """Reverse the order of the elements along `axis`, by default along all.
 
     >>> import trellis as tl
@@ -214,7 +228,7 @@ def flip(x: AnyArray, /, *, axis: Axis = None) -> AnyArray:
     return call("flip", x, axis=axes("flip", axis))
 
 
-def roll(x: AnyArray, /, shift: int | Sequence[int], *, axis: Axis = None) -> AnyArray:
+def roll(x: AnyArray, /, shift: int | Sequence[int], axis: Axis = None) -> AnyArray:
     """Shift elements along `axis`; those that leave at one end come in at the other. Without `axis`, `x` shifts as if flat.
 
     >>> import trellis as tl
@@ -241,7 +255,7 @@ def tile(x: AnyArray, repetitions: Sequence[int], /) -> AnyArray:
     return call("tile", x, repetitions=arguments.shape("tile", repetitions, "repetitions"))
 
 
-def repeat(x: AnyArray, repeats: int | AnyArray, /, *, axis: int | None = None) -> AnyArray:
+def repeat(x: AnyArray, repeats: int | AnyArray, /, axis: int | None = None) -> AnyArray:
     """Repeat each element `repeats` times along `axis`; without `axis`, the elements of the flattened array.
 
     >>> import trellis as tl
@@ -271,7 +285,7 @@ def meshgrid(*arrays: AnyArray, indexing: str = "xy") -> tuple[AnyArray, ...]:
     return call("meshgrid", *arrays, indexing=choice("meshgrid", "indexing", indexing, ("xy", "ij")))
 
 
-def tril(x: AnyArray, /, *, k: int = 0) -> AnyArray:
+def tril(x: AnyArray, /, k: int = 0) -> AnyArray:
     """Lower triangle of the matrices in `x`, up to diagonal `k`; zeros elsewhere.
 
     >>> import trellis as tl
@@ -282,7 +296,7 @@ def tril(x: AnyArray, /, *, k: int = 0) -> AnyArray:
     return call("tril", x, k=integer("tril", "k", k))
 
 
-def triu(x: AnyArray, /, *, k: int = 0) -> AnyArray:
+def triu(x: AnyArray, /, k: int = 0) -> AnyArray:
     """Upper triangle of the matrices in `x`, from diagonal `k` on; zeros elsewhere.
 
     >>> import trellis as tl
@@ -293,7 +307,7 @@ def triu(x: AnyArray, /, *, k: int = 0) -> AnyArray:
     return call("triu", x, k=integer("triu", "k", k))
 
 
-def diag(x: AnyArray, /, *, k: int = 0) -> AnyArray:
+def diag(x: AnyArray, /, k: int = 0) -> AnyArray:
     """A square matrix with a 1-d array as its diagonal `k`; for a matrix, its diagonal `k`.
 
     >>> import trellis as tl
@@ -318,7 +332,7 @@ def kron(x1: AnyArray, x2: AnyArray, /) -> AnyArray:
     return call("kron", x1, x2)
 
 
-def pad(x: AnyArray, pad_width: Any, /, *, mode: str = "constant", constant_values: Operand = 0) -> AnyArray:
+def pad(x: AnyArray, pad_width: Any, /, mode: str = "constant", *, constant_values: Operand = 0) -> AnyArray:
     """Pad with (before, after) elements per axis; `pad_width` is an int, a pair for all axes, or a pair per axis.
 
     `mode`: "constant", "reflect" (without the edge), "symmetric" (with the edge), "edge" or "wrap".

@@ -25,17 +25,11 @@ def _transpose(self: Array, *axes: Any) -> Any:
     return permute_dims(self, order or range(self.ndim)[::-1])
 
 
-def _rounded(self: Array, digits: int | None = None) -> Any:
-    if not digits or (digits > 0 and self.dtype.kind in "iu"):
-        return round_(self)
-    return round_(self * 10.0**digits) / 10.0**digits
-
-
 _IN_PLACE = ("resize", "sort")
 _OTHER_FORMS = {
     "__divmod__": lambda self, other: (self // other, self % other),
     "__rdivmod__": lambda self, other: (other // self, other % self),
-    "__round__": _rounded,
+    "__round__": lambda self, digits=None: round_(self, digits or 0),
     "_repr_html_": lambda self: array_html(self._data),
     "copy": lambda self: asarray(self, copy=True),
     "flatten": lambda self: reshape(self, (-1,), copy=True),

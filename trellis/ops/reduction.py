@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from trellis.core.dispatch import call, diagnose, interpreters
 from trellis.core.dtypes import DType, as_dtype, bool as bool_
 from trellis.core.typing import AnyArray, Axis, DTypeLike, Operand
 from trellis.ops.arguments import axes, choice, one_axis, optional_dtype
 from trellis.ops.conversion import astype
+from trellis.ops.shapes import flat_without
 
 __all__ = [
-    "all", "any", "corrcoef", "count_nonzero", "cov", "cumulative_prod", "cumulative_sum", "diff", "logsumexp", "max", "mean",
-    "median", "min", "nanmax", "nanmean", "nanmedian", "nanmin", "nanprod", "nanquantile", "nanstd", "nansum", "nanvar",
-    "percentile", "prod", "quantile", "std", "sum", "var",
+    "all", "any", "corrcoef", "count_nonzero", "cov", "cumprod", "cumsum", "cumulative_prod", "cumulative_sum", "diff",
+    "logsumexp", "max", "mean", "median", "min", "nanmax", "nanmean", "nanmedian", "nanmin", "nanprod", "nanquantile", "nanstd",
+    "nansum", "nanvar", "percentile", "prod", "quantile", "std", "sum", "var",
 ]  # fmt: skip
 
 _METHODS = ("linear", "lower", "higher", "nearest", "midpoint")
 
 
-def all(x: AnyArray, /, *, axis: Axis = None, keepdims: bool = False) -> AnyArray:
+def all(x: AnyArray, /, axis: Axis = None, *, keepdims: bool = False) -> AnyArray:
     """True where all elements along `axis` are True (not zero); True for an empty axis.
 
     >>> import trellis as tl
@@ -27,7 +30,7 @@ def all(x: AnyArray, /, *, axis: Axis = None, keepdims: bool = False) -> AnyArra
     return call("all", x, axis=axes("all", axis), keepdims=keepdims)
 
 
-def any(x: AnyArray, /, *, axis: Axis = None, keepdims: bool = False) -> AnyArray:
+def any(x: AnyArray, /, axis: Axis = None, *, keepdims: bool = False) -> AnyArray:
     """True where any element along `axis` is True (not zero); False for an empty axis.
 
     >>> import trellis as tl
@@ -37,7 +40,7 @@ def any(x: AnyArray, /, *, axis: Axis = None, keepdims: bool = False) -> AnyArra
     return call("any", x, axis=axes("any", axis), keepdims=keepdims)
 
 
-def count_nonzero(x: AnyArray, /, *, axis: Axis = None, keepdims: bool = False) -> AnyArray:
+def count_nonzero(x: AnyArray, /, axis: Axis = None, *, keepdims: bool = False) -> AnyArray:
     """How many elements along `axis` are not zero, in the default integer dtype.
 
     >>> import trellis as tl
@@ -47,7 +50,7 @@ def count_nonzero(x: AnyArray, /, *, axis: Axis = None, keepdims: bool = False) 
     return call("count_nonzero", x, axis=axes("count_nonzero", axis), keepdims=keepdims)
 
 
-def sum(x: AnyArray, /, *, axis: Axis = None, dtype: DTypeLike = None, keepdims: bool = False) -> AnyArray:
+def sum(x: AnyArray, /, axis: Axis = None, dtype: DTypeLike = None, *, keepdims: bool = False) -> AnyArray:
     """Sum along `axis`. Integers narrower than the default integer are summed in it, floats in their own dtype.
 
     >>> import trellis as tl
@@ -67,7 +70,7 @@ def sum(x: AnyArray, /, *, axis: Axis = None, dtype: DTypeLike = None, keepdims:
         raise
 
 
-def prod(x: AnyArray, /, *, axis: Axis = None, dtype: DTypeLike = None, keepdims: bool = False) -> AnyArray:
+def prod(x: AnyArray, /, axis: Axis = None, dtype: DTypeLike = None, *, keepdims: bool = False) -> AnyArray:
     """Product along `axis`; dtypes as in `sum`.
 
     >>> import trellis as tl
@@ -80,7 +83,7 @@ def prod(x: AnyArray, /, *, axis: Axis = None, dtype: DTypeLike = None, keepdims
     return call("prod", x, axis=axes("prod", axis), dtype=wanted, keepdims=keepdims)
 
 
-def mean(x: AnyArray, /, *, axis: Axis = None, keepdims: bool = False) -> AnyArray:
+def mean(x: AnyArray, /, axis: Axis = None, dtype: DTypeLike = None, *, keepdims: bool = False) -> AnyArray:
     """Mean along `axis`; integers give the default float dtype, an empty axis NaN.
 
     >>> import trellis as tl
@@ -88,30 +91,43 @@ def mean(x: AnyArray, /, *, axis: Axis = None, keepdims: bool = False) -> AnyArr
     Array([[1.5],
            [3.5]], dtype=float32, backend='numpy', device='cpu')
     """
-    return call("mean", x, axis=axes("mean", axis), keepdims=keepdims)
+    return call("mean", x if dtype is None else astype(x, dtype), axis=axes("mean", axis), keepdims=keepdims)
 
 
-def var(x: AnyArray, /, *, axis: Axis = None, correction: float = 0.0, keepdims: bool = False) -> AnyArray:
-    """sum((x - mean)**2) / (n - correction) along `axis`.
+def var(
+    x: AnyArray, /, axis: Axis = None, dtype: DTypeLike = None, *,
+    correction: float | None = None, ddof: float | None = None, keepdims: bool = False,
+) -> AnyArray:  # fmt: skip
+    """sum((x - mean)**2) / (n - correction) along `axis`; `ddof` is NumPy's name of the correction, which is 0 by default.
 
     >>> import trellis as tl
     >>> tl.var(tl.asarray([1.0, 2.0, 3.0]), correction=1)
     Array(1., dtype=float32, backend='numpy', device='cpu')
     """
-    return call("var", x, axis=axes("var", axis), correction=correction, keepdims=keepdims)
+    return _spread("var", x, axis, dtype, correction, ddof, keepdims)
 
 
-def std(x: AnyArray, /, *, axis: Axis = None, correction: float = 0.0, keepdims: bool = False) -> AnyArray:
+def std(
+    x: AnyArray, /, axis: Axis = None, dtype: DTypeLike = None, *,
+    correction: float | None = None, ddof: float | None = None, keepdims: bool = False,
+) -> AnyArray:  # fmt: skip
     """sqrt(sum((x - mean)**2) / (n - correction)) along `axis`.
 
     >>> import trellis as tl
     >>> tl.std(tl.asarray([1.0, 3.0]))
     Array(1., dtype=float32, backend='numpy', device='cpu')
     """
-    return call("std", x, axis=axes("std", axis), correction=correction, keepdims=keepdims)
+    return _spread("std", x, axis, dtype, correction, ddof, keepdims)
 
 
-def max(x: AnyArray, /, *, axis: Axis = None, keepdims: bool = False) -> AnyArray:
+def _spread(op: str, x: AnyArray, axis: Axis, dtype: DTypeLike, correction: Any, ddof: Any, keepdims: bool) -> AnyArray:
+    if correction is not None and ddof is not None:
+        raise ValueError(f"{op}: correction={correction} and ddof={ddof} are two names of one argument; give one of them")
+    correction = 0.0 if correction is ddof else ddof if correction is None else correction
+    return call(op, x if dtype is None else astype(x, dtype), axis=axes(op, axis), correction=correction, keepdims=keepdims)
+
+
+def max(x: AnyArray, /, axis: Axis = None, *, keepdims: bool = False) -> AnyArray:
     """Largest element along `axis`; NaN if any is NaN.
 
     >>> import trellis as tl
@@ -121,7 +137,7 @@ def max(x: AnyArray, /, *, axis: Axis = None, keepdims: bool = False) -> AnyArra
     return call("max", x, axis=axes("max", axis), keepdims=keepdims)
 
 
-def min(x: AnyArray, /, *, axis: Axis = None, keepdims: bool = False) -> AnyArray:
+def min(x: AnyArray, /, axis: Axis = None, *, keepdims: bool = False) -> AnyArray:
     """Smallest element along `axis`; NaN if any is NaN.
 
     >>> import trellis as tl
@@ -162,9 +178,30 @@ def _running(op: str, x: AnyArray, axis: int | None, dtype: DType | None, includ
     return call(op, x, axis=axes(op, axis), dtype=dtype, include_initial=include_initial)
 
 
-def diff(
-    x: AnyArray, /, *, axis: int = -1, n: int = 1, prepend: AnyArray | None = None, append: AnyArray | None = None
-) -> AnyArray:
+def cumsum(x: AnyArray, /, axis: int | None = None, dtype: DTypeLike = None) -> AnyArray:
+    """`cumulative_sum` under NumPy's name; without `axis`, of the flattened array.
+
+    >>> import trellis as tl
+    >>> tl.cumsum(tl.asarray([[1, 2], [3, 4]]))
+    Array([ 1,  3,  6, 10], dtype=int64, backend='numpy', device='cpu')
+    """
+    x, axis = flat_without(axis, x)
+    return cumulative_sum(x, axis=axis, dtype=dtype)
+
+
+def cumprod(x: AnyArray, /, axis: int | None = None, dtype: DTypeLike = None) -> AnyArray:
+    """`cumulative_prod` under NumPy's name; without `axis`, of the flattened array.
+
+    >>> import trellis as tl
+    >>> tl.cumprod(tl.asarray([[1, 2], [3, 4]]), 0)
+    Array([[1, 2],
+           [3, 8]], dtype=int64, backend='numpy', device='cpu')
+    """
+    x, axis = flat_without(axis, x)
+    return cumulative_prod(x, axis=axis, dtype=dtype)
+
+
+def diff(x: AnyArray, /, n: int = 1, axis: int = -1, prepend: AnyArray | None = None, append: AnyArray | None = None) -> AnyArray:
     """The n-th difference of neighbours along `axis`.
 
     >>> import trellis as tl
@@ -184,7 +221,7 @@ def logsumexp(x: AnyArray, /, *, axis: Axis = None, keepdims: bool = False) -> A
     return call("logsumexp", x, axis=axes("logsumexp", axis), keepdims=keepdims)
 
 
-def median(x: AnyArray, /, *, axis: Axis = None, keepdims: bool = False) -> AnyArray:
+def median(x: AnyArray, /, axis: Axis = None, *, keepdims: bool = False) -> AnyArray:
     """Middle value along `axis`, the mean of the two middle ones for an even count; NaN if any is NaN.
 
     >>> import trellis as tl
@@ -194,7 +231,7 @@ def median(x: AnyArray, /, *, axis: Axis = None, keepdims: bool = False) -> AnyA
     return call("quantile", x, 0.5, axis=axes("median", axis), keepdims=keepdims, method="linear")
 
 
-def quantile(x: AnyArray, q: Operand, /, *, axis: Axis = None, keepdims: bool = False, method: str = "linear") -> AnyArray:
+def quantile(x: AnyArray, q: Operand, /, axis: Axis = None, *, keepdims: bool = False, method: str = "linear") -> AnyArray:
     """The q-th quantile along `axis`, 0 <= q <= 1; the dimensions of an array `q` come first in the result.
 
     >>> import trellis as tl
@@ -205,7 +242,7 @@ def quantile(x: AnyArray, q: Operand, /, *, axis: Axis = None, keepdims: bool = 
     return call("quantile", x, q, axis=axes("quantile", axis), keepdims=keepdims, method=method)
 
 
-def percentile(x: AnyArray, q: Operand, /, *, axis: Axis = None, keepdims: bool = False, method: str = "linear") -> AnyArray:
+def percentile(x: AnyArray, q: Operand, /, axis: Axis = None, *, keepdims: bool = False, method: str = "linear") -> AnyArray:
     """The q-th percentile along `axis`, 0 <= q <= 100.
 
     >>> import trellis as tl
@@ -216,7 +253,7 @@ def percentile(x: AnyArray, q: Operand, /, *, axis: Axis = None, keepdims: bool 
     return call("percentile", x, q, axis=axes("percentile", axis), keepdims=keepdims, method=method)
 
 
-def nansum(x: AnyArray, /, *, axis: Axis = None, dtype: DTypeLike = None, keepdims: bool = False) -> AnyArray:
+def nansum(x: AnyArray, /, axis: Axis = None, dtype: DTypeLike = None, *, keepdims: bool = False) -> AnyArray:
     """Sum along `axis` with NaN as zero.
 
     >>> import trellis as tl
@@ -226,7 +263,7 @@ def nansum(x: AnyArray, /, *, axis: Axis = None, dtype: DTypeLike = None, keepdi
     return call("nansum", x, axis=axes("nansum", axis), dtype=optional_dtype(dtype), keepdims=keepdims)
 
 
-def nanprod(x: AnyArray, /, *, axis: Axis = None, dtype: DTypeLike = None, keepdims: bool = False) -> AnyArray:
+def nanprod(x: AnyArray, /, axis: Axis = None, dtype: DTypeLike = None, *, keepdims: bool = False) -> AnyArray:
     """Product along `axis` with NaN as one.
 
     >>> import trellis as tl
@@ -236,37 +273,43 @@ def nanprod(x: AnyArray, /, *, axis: Axis = None, dtype: DTypeLike = None, keepd
     return call("nanprod", x, axis=axes("nanprod", axis), dtype=optional_dtype(dtype), keepdims=keepdims)
 
 
-def nanmean(x: AnyArray, /, *, axis: Axis = None, keepdims: bool = False) -> AnyArray:
+def nanmean(x: AnyArray, /, axis: Axis = None, dtype: DTypeLike = None, *, keepdims: bool = False) -> AnyArray:
     """Mean along `axis` of the elements that are not NaN; NaN where there are none.
 
     >>> import trellis as tl
     >>> tl.nanmean(tl.asarray([1.0, tl.nan, 2.0]))
     Array(1.5, dtype=float32, backend='numpy', device='cpu')
     """
-    return call("nanmean", x, axis=axes("nanmean", axis), keepdims=keepdims)
+    return call("nanmean", x if dtype is None else astype(x, dtype), axis=axes("nanmean", axis), keepdims=keepdims)
 
 
-def nanvar(x: AnyArray, /, *, axis: Axis = None, correction: float = 0.0, keepdims: bool = False) -> AnyArray:
+def nanvar(
+    x: AnyArray, /, axis: Axis = None, dtype: DTypeLike = None, *,
+    correction: float | None = None, ddof: float | None = None, keepdims: bool = False,
+) -> AnyArray:  # fmt: skip
     """Variance along `axis` of the elements that are not NaN.
 
     >>> import trellis as tl
     >>> tl.nanvar(tl.asarray([1.0, tl.nan, 3.0]))
     Array(1., dtype=float32, backend='numpy', device='cpu')
     """
-    return call("nanvar", x, axis=axes("nanvar", axis), correction=correction, keepdims=keepdims)
+    return _spread("nanvar", x, axis, dtype, correction, ddof, keepdims)
 
 
-def nanstd(x: AnyArray, /, *, axis: Axis = None, correction: float = 0.0, keepdims: bool = False) -> AnyArray:
+def nanstd(
+    x: AnyArray, /, axis: Axis = None, dtype: DTypeLike = None, *,
+    correction: float | None = None, ddof: float | None = None, keepdims: bool = False,
+) -> AnyArray:  # fmt: skip
     """Standard deviation along `axis` of the elements that are not NaN.
 
     >>> import trellis as tl
     >>> tl.nanstd(tl.asarray([1.0, tl.nan, 3.0]))
     Array(1., dtype=float32, backend='numpy', device='cpu')
     """
-    return call("nanstd", x, axis=axes("nanstd", axis), correction=correction, keepdims=keepdims)
+    return _spread("nanstd", x, axis, dtype, correction, ddof, keepdims)
 
 
-def nanmax(x: AnyArray, /, *, axis: Axis = None, keepdims: bool = False) -> AnyArray:
+def nanmax(x: AnyArray, /, axis: Axis = None, *, keepdims: bool = False) -> AnyArray:
     """Largest element along `axis` that is not NaN; NaN where there is none.
 
     >>> import trellis as tl
@@ -276,7 +319,7 @@ def nanmax(x: AnyArray, /, *, axis: Axis = None, keepdims: bool = False) -> AnyA
     return call("nanmax", x, axis=axes("nanmax", axis), keepdims=keepdims)
 
 
-def nanmin(x: AnyArray, /, *, axis: Axis = None, keepdims: bool = False) -> AnyArray:
+def nanmin(x: AnyArray, /, axis: Axis = None, *, keepdims: bool = False) -> AnyArray:
     """Smallest element along `axis` that is not NaN; NaN where there is none.
 
     >>> import trellis as tl
@@ -286,7 +329,7 @@ def nanmin(x: AnyArray, /, *, axis: Axis = None, keepdims: bool = False) -> AnyA
     return call("nanmin", x, axis=axes("nanmin", axis), keepdims=keepdims)
 
 
-def nanmedian(x: AnyArray, /, *, axis: Axis = None, keepdims: bool = False) -> AnyArray:
+def nanmedian(x: AnyArray, /, axis: Axis = None, *, keepdims: bool = False) -> AnyArray:
     """Median along `axis` of the elements that are not NaN.
 
     >>> import trellis as tl
@@ -296,7 +339,7 @@ def nanmedian(x: AnyArray, /, *, axis: Axis = None, keepdims: bool = False) -> A
     return call("nanquantile", x, 0.5, axis=axes("nanmedian", axis), keepdims=keepdims, method="linear")
 
 
-def nanquantile(x: AnyArray, q: Operand, /, *, axis: Axis = None, keepdims: bool = False, method: str = "linear") -> AnyArray:
+def nanquantile(x: AnyArray, q: Operand, /, axis: Axis = None, *, keepdims: bool = False, method: str = "linear") -> AnyArray:
     """The q-th quantile along `axis` of the elements that are not NaN.
 
     >>> import trellis as tl

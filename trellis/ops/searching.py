@@ -8,6 +8,7 @@ from trellis.core import errors
 from trellis.core.dispatch import call
 from trellis.core.typing import AnyArray, Operand
 from trellis.ops.arguments import axes, choice, integer, one_axis
+from trellis.ops.shapes import flat_without
 
 __all__ = [
     "argmax", "argmin", "argsort", "bincount", "histogram", "interp", "isin", "nonzero", "searchsorted", "sort", "top_k",
@@ -42,7 +43,7 @@ class Histogram(NamedTuple):
     edges: AnyArray
 
 
-def argmax(x: AnyArray, /, *, axis: int | None = None, keepdims: bool = False) -> AnyArray:
+def argmax(x: AnyArray, /, axis: int | None = None, *, keepdims: bool = False) -> AnyArray:
     """Index of the first largest element along `axis`; without `axis`, of the flattened array. NaN counts as the largest.
 
     >>> import trellis as tl
@@ -52,7 +53,7 @@ def argmax(x: AnyArray, /, *, axis: int | None = None, keepdims: bool = False) -
     return call("argmax", x, axis=axes("argmax", axis), keepdims=keepdims)
 
 
-def argmin(x: AnyArray, /, *, axis: int | None = None, keepdims: bool = False) -> AnyArray:
+def argmin(x: AnyArray, /, axis: int | None = None, *, keepdims: bool = False) -> AnyArray:
     """Index of the first smallest element along `axis`; without `axis`, of the flattened array. NaN counts as the smallest.
 
     >>> import trellis as tl
@@ -72,8 +73,10 @@ def nonzero(x: AnyArray, /) -> tuple[AnyArray, ...]:
     return call("nonzero", x)
 
 
-def where(condition: AnyArray, x1: Operand, x2: Operand, /) -> AnyArray:
+def where(condition: AnyArray, x1: Operand | None = None, x2: Operand | None = None, /) -> AnyArray:
     """`x1` where `condition` is True, else `x2`; all three broadcast, and the dtypes of `x1` and `x2` promote.
+
+    With a condition alone, its `nonzero`.
 
     >>> import trellis as tl
     >>> tl.where(tl.asarray([-1.5, 0.0, 2.0]) > 0, tl.asarray([-1.5, 0.0, 2.0]), 0.0)
@@ -81,10 +84,12 @@ def where(condition: AnyArray, x1: Operand, x2: Operand, /) -> AnyArray:
     """
     if condition is None:
         raise errors.missing_operand("where", "condition")
+    if x1 is None and x2 is None:
+        return nonzero(condition)
     return call("where", condition, x1, x2)
 
 
-def searchsorted(x1: AnyArray, x2: Operand, /, *, side: str = "left", sorter: AnyArray | None = None) -> AnyArray:
+def searchsorted(x1: AnyArray, x2: Operand, /, side: str = "left", sorter: AnyArray | None = None) -> AnyArray:
     """The places at which the elements of `x2` would go into the sorted 1-d array `x1`, before ("left") or after equal elements.
 
     >>> import trellis as tl
@@ -94,23 +99,25 @@ def searchsorted(x1: AnyArray, x2: Operand, /, *, side: str = "left", sorter: An
     return call("searchsorted", x1, x2, sorter, side=choice("searchsorted", "side", side, ("left", "right")))
 
 
-def sort(x: AnyArray, /, *, axis: int = -1, descending: bool = False, stable: bool = True) -> AnyArray:
-    """Sorted along `axis`; NaN goes to the end.
+def sort(x: AnyArray, /, axis: int | None = -1, *, descending: bool = False, stable: bool = True) -> AnyArray:
+    """Sorted along `axis`, or flattened if it is None; NaN goes to the end.
 
     >>> import trellis as tl
     >>> tl.sort(tl.asarray([3, 1, 2]), descending=True)
     Array([3, 2, 1], dtype=int64, backend='numpy', device='cpu')
     """
+    x, axis = flat_without(axis, x)
     return call("sort", x, axis=one_axis("sort", axis), descending=descending, stable=stable)
 
 
-def argsort(x: AnyArray, /, *, axis: int = -1, descending: bool = False, stable: bool = True) -> AnyArray:
-    """Indices that sort `x` along `axis`.
+def argsort(x: AnyArray, /, axis: int | None = -1, *, descending: bool = False, stable: bool = True) -> AnyArray:
+    """Indices that sort `x` along `axis`, or the flattened `x` if it is None.
 
     >>> import trellis as tl
     >>> tl.argsort(tl.asarray([3, 1, 2]))
     Array([1, 2, 0], dtype=int64, backend='numpy', device='cpu')
     """
+    x, axis = flat_without(axis, x)
     return call("argsort", x, axis=one_axis("argsort", axis), descending=descending, stable=stable)
 
 
@@ -177,7 +184,7 @@ def unique_values(x: AnyArray, /) -> AnyArray:
     return call("unique_values", x)
 
 
-def bincount(x: AnyArray, /, *, weights: AnyArray | None = None, minlength: int = 0, length: int | None = None) -> AnyArray:
+def bincount(x: AnyArray, /, weights: AnyArray | None = None, minlength: int = 0, *, length: int | None = None) -> AnyArray:
     """How often each of 0, 1, 2, ... occurs in the 1-d integer array `x`, or the sum of `weights` for each.
 
     `length` fixes the number of bins and drops larger values, so that the function can be compiled.
@@ -191,8 +198,8 @@ def bincount(x: AnyArray, /, *, weights: AnyArray | None = None, minlength: int 
 
 
 def histogram(
-    x: AnyArray, /, bins: int | AnyArray = 10, *,
-    range: tuple[float, float] | None = None, weights: AnyArray | None = None, density: bool = False,
+    x: AnyArray, /, bins: int | AnyArray = 10,
+    range: tuple[float, float] | None = None, density: bool = False, weights: AnyArray | None = None,
 ) -> Histogram:  # fmt: skip
     """Counts of the flattened `x` in `bins` equal bins over `range`, or between given edges.
 
@@ -207,7 +214,7 @@ def histogram(
     return Histogram(*call("histogram", x, edges, weights, bins=count, range=range, density=density))
 
 
-def interp(x: AnyArray, xp: AnyArray, fp: AnyArray, /, *, left: float | None = None, right: float | None = None) -> AnyArray:
+def interp(x: AnyArray, xp: AnyArray, fp: AnyArray, /, left: float | None = None, right: float | None = None) -> AnyArray:
     """Linear interpolation at `x` through the points (xp, fp), with xp increasing; outside, `left` and `right` or the end values.
 
     >>> import trellis as tl

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, TypeAlias
 
-from trellis.core.dispatch import SCALARS, interpreters
+from trellis.core.dispatch import SCALARS, call, interpreters
 from trellis.core.typing import AnyArray, Operand
 
 Size: TypeAlias = int | None
@@ -15,6 +15,11 @@ def shape_of(x: Operand) -> Sizes:
     """The shape of an array; () for a Python number. None and a Container have none."""
     interpreter = interpreters[type(x)]
     return (None if x is None else ()) if interpreter is SCALARS else interpreter.shape_of(x)  # type: ignore[return-value]
+
+
+def flat_without(axis: int | None, x: AnyArray) -> tuple[AnyArray, int]:
+    """An array and the axis to work along: without an axis, the flattened array and its only one."""
+    return (call("reshape", x, shape=(-1,), copy=None), 0) if axis is None else (x, axis)
 
 
 def optional_shape(x: AnyArray | None) -> Sizes | None:

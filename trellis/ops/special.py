@@ -83,7 +83,7 @@ def i0(x: Operand, /) -> AnyArray:
     return interpreters[type(x)].i0(x)
 
 
-def isclose(x1: Operand, x2: Operand, /, *, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False) -> AnyArray:
+def isclose(x1: Operand, x2: Operand, /, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False) -> AnyArray:
     """True where |x1 - x2| <= atol + rtol * |x2|.
 
     >>> import trellis as tl

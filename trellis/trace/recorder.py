@@ -159,6 +159,7 @@ class Recorder:
     level = 3
     name = "recorder"
     follows = None
+    changes_in_place = False
 
     def __getattr__(self, op: str) -> Callable[..., Any]:
         if op.startswith("_"):

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from trellis.backends.assembly import assemble
+from trellis.backends.numpy.indexing import follows
 from trellis.core.discovery import op_modules
 
 modules = op_modules(__name__, __path__)
 interpreter = assemble("numpy", modules)
 interpreter.changes_in_place = True
+interpreter.follows = follows

@@ -49,6 +49,13 @@ def getitem(x: Any, *indices: Any, key: tuple[Any, ...]) -> Any:
     return np.asarray(x)[_full_key(key, indices)]
 
 
+def follows(x: Any, part: Any, op: str, params: dict[str, Any]) -> bool:
+    """Whether a view of `x` lies in its memory: not if either is a NumPy scalar, and a reshape may copy."""
+    if op == "reshape" and not (isinstance(x, np.ndarray) and x.flags.c_contiguous):
+        return np.may_share_memory(x, part)
+    return isinstance(x, np.ndarray) and isinstance(part, np.ndarray)
+
+
 def setitem(x: Any, value: Any, *indices: Any, key: tuple[Any, ...]) -> Any:
     check_assignable("x[key] = value", value, x)
     if not isinstance(x, np.ndarray) or not x.flags.writeable or is_watched(x):

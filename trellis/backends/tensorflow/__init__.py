@@ -38,4 +38,4 @@ def _placed(op: str, function: Kernel) -> Kernel:
 if len(tf.config.list_logical_devices()) > 1:
     modules = [_placed_module(module) for module in modules]
 interpreter = assemble("tensorflow", modules)
-interpreter.follows = lambda x, key: not isinstance(x, tf.Variable)  # the only array of TensorFlow that changes
+interpreter.follows = lambda x, *_: not isinstance(x, tf.Variable)  # the only array of TensorFlow that changes

@@ -128,9 +128,11 @@ def _forwards(entry: slice, size: int) -> slice:
     return slice(chosen[-1], chosen[0] + 1, -entry.step) if len(chosen) else slice(0, 0)
 
 
-def follows(x: torch.Tensor, key: tuple[Any, ...]) -> bool:
-    """Whether x[key] is a view of the memory of `x`: not if an axis is reversed."""
-    return not _reverses(key)
+def follows(x: torch.Tensor, part: torch.Tensor, op: str, params: dict[str, Any]) -> bool:
+    """Whether a view of `x` lies in its memory. An axis that is reversed does not; a reshape may."""
+    if torch.compiler.is_compiling():
+        return op not in ("flip", "reshape") and not (op == "getitem" and _reverses(params["key"]))
+    return torch._C._functorch.is_functorch_wrapped_tensor(x) or torch._C._is_alias_of(x, part)
 
 
 def _reverses(key: tuple[Any, ...]) -> bool:
