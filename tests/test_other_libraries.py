@@ -1,4 +1,4 @@
-"""Other libraries hold `tl.Array`s: einops, pandas, polars, and torch's data loaders."""
+"""Other libraries hold `tl.Array`s: einops, pandas, polars, xarray, dask, and torch's data loaders."""
 
 from __future__ import annotations
 
@@ -143,3 +143,46 @@ def test_torch_collates_arrays(backend: str):
     assert batch["y"].tolist() == [0, 1]
     (x, _), *_ = data.DataLoader([(row["x"], row["y"]) for row in rows], batch_size=2)
     check_array(x, VALUES, backend)
+
+
+# ---- xarray and dask -----------------------------------------------------------------------------------------------------------
+XARRAY: dict[str, Any] = {
+    "mean": lambda d: d.mean("t"),
+    "std": lambda d: d.std("x", ddof=1),
+    "median": lambda d: d.median("t"),
+    "quantile": lambda d: d.quantile(0.3, "t"),
+    "round": lambda d: d.round(),
+    "shift": lambda d: d.shift(t=1),
+    "roll": lambda d: d.roll(t=1, roll_coords=False),
+    "rolling mean": lambda d: d.rolling(t=2).mean(),
+    "rolling windows": lambda d: d.rolling(t=2, x=3).construct(t="u", x="v"),
+    "where": lambda d: d.where(d > 0),
+    "missing": lambda d: d.where(d > 0).mean("t"),
+    "fillna": lambda d: d.where(d > 0).fillna(1.0),
+    "select": lambda d: d.sel(t=[10, 30]).isel(x=slice(None, None, -1)),
+    "transpose": lambda d: d.transpose("x", "t"),
+    "concat": lambda d: d.pad(t=1),
+    "cumsum": lambda d: d.cumsum("t"),
+    "any": lambda d: (d > 0).any("t"),
+    "arithmetic": lambda d: np.sin(d - d.mean("t")) * 2,
+    "groupby": lambda d: d.groupby("t").sum(),
+    "dot": lambda d: d.dot(d, "x"),
+}
+
+
+@pytest.mark.parametrize("name", XARRAY)
+def test_xarray_holds_arrays(backend: str, name: str) -> None:
+    xarray = pytest.importorskip("xarray")
+    given, wanted = (
+        xarray.DataArray(x, dims=("t", "x"), coords={"t": [10, 20, 30]}) for x in (array(backend, VALUES[0, :3]), VALUES[0, :3])
+    )
+    got, expected = XARRAY[name](given), XARRAY[name](wanted)
+    assert got.dims == expected.dims
+    check_array(got.data, expected.data, backend)
+
+
+def test_dask_computes_on_arrays(backend: str) -> None:
+    dask = pytest.importorskip("dask.array")
+    x = dask.from_array(array(backend, VALUES[0]), chunks=(3, 2))
+    check_array((x + 1).sum(axis=0).compute(scheduler="synchronous"), (VALUES[0] + 1).sum(0), backend)
+    check_array((x.T * 2).mean().compute(scheduler="synchronous"), (VALUES[0] * 2).mean(), backend)

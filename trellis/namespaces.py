@@ -8,8 +8,10 @@ import importlib
 import inspect
 import math
 import sys
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
+
+import numpy as np
 
 from trellis import ops, random, transforms
 from trellis.core import dtypes
@@ -131,9 +133,22 @@ def _array_namespace(name: str) -> ModuleType:
             part = ModuleType(f"{made.__name__}.{short}", extension.__doc__)
             vars(part).update({op: getattr(extension, op) for op in extension.__all__}, **_bound_to(name, extension))
             setattr(made, short, part)
+        made.lib = SimpleNamespace(
+            stride_tricks=SimpleNamespace(sliding_window_view=_sliding_window_view)
+        )  # xarray rolls with it
         made.__array_namespace_info__ = functools.partial(NamespaceInfo, name)
         _ARRAY_NAMESPACES[name] = made
     return _ARRAY_NAMESPACES[name]
+
+
+def _sliding_window_view(x: Any, window_shape: Any, axis: Any = None) -> Any:
+    """NumPy's function of this name; its result is a new array."""
+    windows = window_shape if hasattr(window_shape, "__iter__") else (window_shape,)
+    along = range(x.ndim) if axis is None else axis if hasattr(axis, "__iter__") else (axis,)
+    for size, place in zip(windows, along, strict=True):
+        starts = np.arange(x.shape[place] - size + 1)
+        x = ops.moveaxis(x[(slice(None),) * (place % x.ndim) + (starts[:, None] + np.arange(size),)], place % x.ndim + 1, -1)
+    return x
 
 
 _ARRAY_NAMESPACES: dict[str, ModuleType] = {}  # a dict, not a cached function: torch.compile reads it

@@ -17,6 +17,7 @@ class Backend(SimpleNamespace):
     changes_in_place = False  # whether `setitem` changes the array that it is given
     # Of x, a view of it, and the op and its parameters that made the view: whether that shows each change of x. None if always.
     follows: Callable[[Any, Any, str, Any], bool] | None = None
+    lies_in_order: Callable[[Any], bool]  # where arrays change: whether one is known to lie in memory in C order
 
     def __repr__(self) -> str:
         return f"<trellis backend {self.name}>"

@@ -24,7 +24,7 @@ import numpy as np
 from trellis.core import dispatch, views
 from trellis.core.dispatch import UnknownOperand, call, diagnose, find, find_all, interpreters, register
 from trellis.core.dtypes import DType, bool as bool_
-from trellis.core.indexing import HOST_DATA, beside, canonical_key, composed
+from trellis.core.indexing import HOST_DATA, beside, canonical_key, composed, is_plain
 from trellis.core.interop import Interoperable, copied, native_function
 from trellis.core.operators import Operators, install
 from trellis.core.printing import array_repr
@@ -221,6 +221,12 @@ class Array(Operators, Interoperable):
     # ---- indexing ------------------------------------------------------------------------------------------------------------
     def __getitem__(self, key: Any) -> Array:
         data = self._data
+        if type(data) is np.ndarray and not isinstance(self, View) and is_plain(key):  # NumPy's own indexing is the model
+            try:
+                part = data[key]
+                return self._view_kind(self, None, part, data, key) if type(part) is np.ndarray else self._kind(part)
+            except IndexError:
+                pass  # the path below explains it
         spec, indices = canonical_key(data, key)
         if indices:
             return call("getitem", self, *indices, key=spec)
@@ -243,6 +249,12 @@ class Array(Operators, Interoperable):
         return self._view_kind(self, ((op, params),), part, data if follows is None or follows(data, part, op, params) else None)
 
     def __setitem__(self, key: Any, value: Any) -> None:
+        if type(self._data) is np.ndarray and not isinstance(self, View) and type(value) in (float, int) and is_plain(key):
+            try:
+                self._write(key if type(key) is tuple else (key,), (), value)
+                return
+            except IndexError:
+                pass  # the path below explains it
         spec, indices = canonical_key(self, key)
         if type(value) in HOST_DATA:
             value = beside(self, value)
@@ -250,7 +262,7 @@ class Array(Operators, Interoperable):
 
     def _write(self, spec: tuple[Any, ...], indices: tuple[Any, ...], value: Any) -> None:
         self._own()
-        self._rebind(call("setitem", self, value, *indices, key=spec))
+        self._data = _assigned(self._kind, self._data, spec, indices, value)
 
     def _own(self) -> None:
         """Before a write: have memory that no array shares which is no view."""
@@ -274,11 +286,17 @@ class Array(Operators, Interoperable):
 class View(Array):
     """What a basic index, `tl.reshape` or `x.T` makes of an Array: a write to one is seen by the other."""
 
-    __slots__ = ("_base", "_steps", "_part", "_seen")
+    __slots__ = ("_base", "_chain", "_key", "_part", "_seen")
 
-    def __init__(self, base: Array, steps: tuple[views.Step, ...], part: Any, seen: Any) -> None:
-        self._base, self._steps = base, steps
+    def __init__(self, base: Array, chain: tuple[views.Step, ...] | None, part: Any, seen: Any, key: Any = None) -> None:
+        self._base, self._chain, self._key = base, chain, key  # without a chain, the key as it was given: most views need no more
         self._part, self._seen = part, seen  # the native array of the base that `part` is of; None if it does not follow changes
+
+    @property
+    def _steps(self) -> tuple[views.Step, ...]:
+        if self._chain is None:
+            self._chain = (("getitem", {"key": canonical_key(self._base, self._key)[0]}),)
+        return self._chain
 
     @property
     def _data(self) -> Any:  # type: ignore[override]
@@ -312,7 +330,7 @@ class View(Array):
         in_place = self._seen is not None and interpreters[type(part)].changes_in_place
         if not in_place and not indices and (key := self._composed(spec)) is not None:
             self._base._write(key, (), value)
-        elif (new := unwrap(call("setitem", self._kind(part), value, *indices, key=spec))) is not part or not in_place:
+        elif (new := _assigned(self._kind, part, spec, indices, value)) is not part or not in_place:
             self._base._rebind(views.written(self._base._data, self._steps, new))
 
     def _rebind(self, new: Any) -> None:
@@ -363,8 +381,13 @@ class ArrayInterpreter:
         made = interpreter.reshape(data, shape=shape, copy=copy)
         if copy:
             return self.kind(made)
-        if isinstance(x, View) and not views.reshapes(x._base.shape, x._steps, interpreter.shape_of(made)):
-            return marked((x,), self.kind(made))
+        if isinstance(x, View):
+            root = x._base._data
+            if root is x._seen and interpreter.changes_in_place and interpreter.lies_in_order(root):  # the framework tells
+                if not interpreter.follows(data, made, "reshape", None):
+                    return self.kind(made)
+            elif not views.reshapes(x._base.shape, x._steps, interpreter.shape_of(made)):
+                return marked((x,), self.kind(made))
         return x._view("reshape", {"shape": shape, "copy": None}, made)
 
     def unstack(self, x: Array, *, axis: int) -> tuple[Array, ...]:
@@ -394,6 +417,18 @@ class ArrayInterpreter:
 
     def constant(self, value: np.ndarray[Any, Any], *, like: Array) -> Array:
         return self.kind(interpreters[type(like._data)].constant(value, like=like._data))
+
+
+def _assigned(kind: Any, data: Any, spec: tuple[Any, ...], indices: tuple[Any, ...], value: Any) -> Any:
+    """A native array with `value` at a key: changed where the framework can, else a new one."""
+    new = unwrap(value)
+    if indices or (type(new) is not type(data) and type(new) is not float and type(new) is not int):
+        return unwrap(call("setitem", kind(data), value, *indices, key=spec))
+    try:
+        return interpreters[type(data)].setitem(data, new, key=spec)
+    except Exception as error:
+        diagnose("setitem", (data, new), {"key": spec}, error)
+        raise
 
 
 def unwrap(x: Any) -> Any:

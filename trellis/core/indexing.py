@@ -15,6 +15,7 @@ ARRAY = "array"  # stands in a canonical key for an index array, which travels a
 HOST_DATA = frozenset((np.ndarray, np.bool_, list, tuple))  # types of indices and values that go to any framework
 
 _SLICE_PARTS = (int, type(None))
+_PLAIN_ENTRIES = (int, type(None), type(Ellipsis))
 _FULL_SLICES = (slice(None),) * 64
 
 
@@ -61,6 +62,19 @@ def canonical_key(x: AnyArray, key: Any) -> tuple[tuple[Any, ...], tuple[Any, ..
             arrays.append(_fitting_mask(entry, axis, width, shape))
         axis += width
     return tuple(spec), tuple(arrays)
+
+
+def is_plain(key: Any) -> bool:
+    """Whether a key is made of Python's ints, slices of those, None and Ellipsis."""
+    for entry in key if type(key) is tuple else (key,):
+        if type(entry) is slice:
+            if entry.start.__class__ not in _SLICE_PARTS or entry.stop.__class__ not in _SLICE_PARTS:
+                return False
+            if entry.step.__class__ not in _SLICE_PARTS or entry.step == 0:
+                return False
+        elif type(entry) not in _PLAIN_ENTRIES:
+            return False
+    return True
 
 
 def _plain_spec(given: tuple[Any, ...], shape: tuple[int | None, ...]) -> tuple[Any, ...] | None:

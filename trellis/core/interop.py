@@ -6,6 +6,7 @@ What comes out (each is tested):
   only for the data;
 - tensor[Array] gives an Array (torch warns of a sequence as index before it asks us), ndarray[Array] an ndarray; JAX and
   TensorFlow refuse an Array as index, so there write x[index.native];
+- np.add.reduce, accumulate, outer and at work where we have the op; `out=Array` of a ufunc is written to;
 - np.sum(Array), np.concatenate and NumPy's other functions with an op here give an Array on its backend; those without one, or
   with arguments that the op does not take, give NumPy's own result for np.asarray(Array). `out=Array` is written to; functions
   that change another argument, such as np.copyto, raise.
@@ -22,6 +23,8 @@ import numpy as np
 
 from trellis.core import tree
 from trellis.core.dispatch import UnknownOperand, call, interpreters, load
+from trellis.core.dtypes import DType, as_dtype
+from trellis.core.indexing import HOST_DATA, beside, canonical_key
 from trellis.core.late import when_imported
 from trellis.core.table import COMPARISONS, TABLE, UFUNCS, operators
 
@@ -148,12 +151,32 @@ def _collate(batch: list[Any], *, collate_fn_map: Any = None) -> Any:
 when_imported("torch.utils.data._utils.collate", lambda module: module.default_collate_fn_map.setdefault(Interoperable, _collate))
 
 
+def _promote_for_xarray(module: Any) -> None:
+    """xarray knows the missing value of NumPy's dtypes alone, which `shift` and `where` ask for. NumPy's stands for ours."""
+    of_numpy = module.maybe_promote
+
+    def maybe_promote(dtype: Any) -> Any:
+        if not isinstance(dtype, DType):
+            return of_numpy(dtype)
+        promoted, missing = of_numpy(np.dtype(dtype))  # type: ignore[call-overload]
+        return as_dtype(promoted), missing
+
+    module.maybe_promote = maybe_promote
+
+
+when_imported("xarray.core.dtypes", _promote_for_xarray)
+
+
 # ---- NumPy ---------------------------------------------------------------------------------------------------------------------
 def array_ufunc(ufunc: Any, method: str, inputs: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
     """Run a NumPy ufunc on Arrays: our op of the same meaning, on whichever backend the Arrays are."""
     name = ufunc.__name__
+    out = kwargs.get("out", (None,))
+    if len(out) == 1 and isinstance(out[0], Interoperable):
+        out[0][...] = array_ufunc(ufunc, method, inputs, {k: v for k, v in kwargs.items() if k != "out"})  # type: ignore[index]
+        return out[0]
     if method != "__call__":
-        raise TypeError(f"np.{name}.{method} does not work on a tl.Array; use a reduction of trellis, or np.asarray(x) first")
+        return _ufunc_method(name, method, inputs, kwargs)
     if "out" in kwargs:
         raise TypeError(
             f"np.{name}: out= and in-place operators such as x += y with a NumPy x do not work with a tl.Array; write x = x + y"
@@ -168,6 +191,36 @@ def array_ufunc(ufunc: Any, method: str, inputs: tuple[Any, ...], kwargs: Mappin
     if TABLE[op].operator in COMPARISONS:  # NumPy makes a 0-d array of a scalar that is compared, as it does of no other operand
         inputs = tuple(x[()] if type(x) is np.ndarray and not x.ndim else x for x in inputs)
     return call(op, *inputs)
+
+
+_REDUCTIONS = {"add": "sum", "multiply": "prod", "maximum": "max", "minimum": "min", "logical_and": "all", "logical_or": "any"}
+_RUNNING = {"add": "cumulative_sum", "multiply": "cumulative_prod"}
+_UPDATES = {"add": "add", "multiply": "multiply", "maximum": "max", "minimum": "min"}
+
+
+def _ufunc_method(name: str, method: str, inputs: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+    """np.add.reduce, accumulate, outer and at, where we have the op."""
+    x, given = inputs[0], {"axis": 0, **kwargs}
+    table = {"reduce": _REDUCTIONS, "accumulate": _RUNNING, "at": _UPDATES, "outer": UFUNCS}.get(method, {})
+    allowed = {"reduce": ("axis", "dtype", "keepdims"), "accumulate": ("axis", "dtype")}.get(method, ("axis",))
+    if name not in table or not given.keys() <= {*allowed} or not isinstance(x, Interoperable):
+        raise TypeError(
+            f"np.{name}.{method}({', '.join(kwargs)}) does not work on a tl.Array; use trellis, or np.asarray(x) first"
+        )
+    op, axis = table[name], given["axis"]
+    dtype = given.get("dtype")
+    x = x if dtype is None else call("astype", x, dtype=as_dtype(dtype), copy=True, device=None)
+    if method == "at":
+        spec, indices = canonical_key(x, inputs[1])
+        value = beside(x, inputs[2]) if type(inputs[2]) in HOST_DATA else inputs[2]
+        x[...] = call("index_update", x, value, *indices, key=spec, mode=op)  # type: ignore[index]
+        return None
+    if method == "outer":
+        return call(op, call("reshape", x, shape=(*x.shape, *(1,) * np.ndim(inputs[1])), copy=None), inputs[1])  # type: ignore[attr-defined]
+    if method == "accumulate":
+        return call(op, x, axis=axis, dtype=None, include_initial=False)
+    typed = {"dtype": None} if op in ("sum", "prod") else {}
+    return call(op, x, axis=axis, keepdims=bool(given.get("keepdims")), **typed)
 
 
 def numpy_function(function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:

@@ -51,7 +51,7 @@ def permute_dims(x: AnyArray, /, axes: Sequence[int] | None = None) -> AnyArray:
     """
     if axes is None:
         return transpose(x)
-    return call("permute_dims", x, axes=tuple(integer("permute_dims", "axes", a) for a in axes))
+    return call("permute_dims", x, axes=tuple([a if type(a) is int else integer("permute_dims", "axes", a) for a in axes]))
 
 
 def transpose(x: AnyArray, /, axes: Sequence[int] | None = None) -> AnyArray:

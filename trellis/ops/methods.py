@@ -12,6 +12,7 @@ import numpy as np
 from trellis.core.array import Array
 from trellis.core.printing import array_html
 from trellis.ops.conversion import asarray, to_numpy
+from trellis.ops.creation import zeros_like
 from trellis.ops.elementwise import imag, real, round as round_
 from trellis.ops.manipulation import permute_dims, reshape
 
@@ -33,10 +34,10 @@ _OTHER_FORMS = {
     "_repr_html_": lambda self: array_html(self._data),
     "copy": lambda self: asarray(self, copy=True),
     "flatten": lambda self: reshape(self, (-1,), copy=True),
-    "imag": property(imag),
+    "imag": property(lambda self: zeros_like(self) if self.dtype.kind == "b" else imag(self)),  # `hasattr` must find it
     "numpy": to_numpy,
     "ravel": lambda self: reshape(self, (-1,)),
-    "real": property(real),
+    "real": property(lambda self: self if self.dtype.kind == "b" else real(self)),
     "reshape": _reshape,
     "transpose": _transpose,
 }

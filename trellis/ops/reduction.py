@@ -6,6 +6,7 @@ from typing import Any
 
 from trellis.core.dispatch import call, diagnose, interpreters
 from trellis.core.dtypes import DType, as_dtype, bool as bool_
+from trellis.core.indexing import HOST_DATA, beside
 from trellis.core.typing import AnyArray, Axis, DTypeLike, Operand
 from trellis.ops.arguments import axes, choice, one_axis, optional_dtype
 from trellis.ops.conversion import astype
@@ -231,7 +232,7 @@ def median(x: AnyArray, /, axis: Axis = None, *, keepdims: bool = False) -> AnyA
     return call("quantile", x, 0.5, axis=axes("median", axis), keepdims=keepdims, method="linear")
 
 
-def quantile(x: AnyArray, q: Operand, /, axis: Axis = None, *, keepdims: bool = False, method: str = "linear") -> AnyArray:
+def quantile(x: AnyArray, /, q: Operand, axis: Axis = None, *, keepdims: bool = False, method: str = "linear") -> AnyArray:
     """The q-th quantile along `axis`, 0 <= q <= 1; the dimensions of an array `q` come first in the result.
 
     >>> import trellis as tl
@@ -239,10 +240,12 @@ def quantile(x: AnyArray, q: Operand, /, axis: Axis = None, *, keepdims: bool = 
     Array([0.5, 1. ], dtype=float32, backend='numpy', device='cpu')
     """
     method = choice("quantile", "method", method, _METHODS)
-    return call("quantile", x, q, axis=axes("quantile", axis), keepdims=keepdims, method=method)
+    return call(
+        "quantile", x, beside(x, q) if type(q) in HOST_DATA else q, axis=axes("quantile", axis), keepdims=keepdims, method=method
+    )
 
 
-def percentile(x: AnyArray, q: Operand, /, axis: Axis = None, *, keepdims: bool = False, method: str = "linear") -> AnyArray:
+def percentile(x: AnyArray, /, q: Operand, axis: Axis = None, *, keepdims: bool = False, method: str = "linear") -> AnyArray:
     """The q-th percentile along `axis`, 0 <= q <= 100.
 
     >>> import trellis as tl
@@ -250,7 +253,14 @@ def percentile(x: AnyArray, q: Operand, /, axis: Axis = None, *, keepdims: bool 
     Array(1.5, dtype=float32, backend='numpy', device='cpu')
     """
     method = choice("percentile", "method", method, _METHODS)
-    return call("percentile", x, q, axis=axes("percentile", axis), keepdims=keepdims, method=method)
+    return call(
+        "percentile",
+        x,
+        beside(x, q) if type(q) in HOST_DATA else q,
+        axis=axes("percentile", axis),
+        keepdims=keepdims,
+        method=method,
+    )
 
 
 def nansum(x: AnyArray, /, axis: Axis = None, dtype: DTypeLike = None, *, keepdims: bool = False) -> AnyArray:
@@ -339,7 +349,7 @@ def nanmedian(x: AnyArray, /, axis: Axis = None, *, keepdims: bool = False) -> A
     return call("nanquantile", x, 0.5, axis=axes("nanmedian", axis), keepdims=keepdims, method="linear")
 
 
-def nanquantile(x: AnyArray, q: Operand, /, axis: Axis = None, *, keepdims: bool = False, method: str = "linear") -> AnyArray:
+def nanquantile(x: AnyArray, /, q: Operand, axis: Axis = None, *, keepdims: bool = False, method: str = "linear") -> AnyArray:
     """The q-th quantile along `axis` of the elements that are not NaN.
 
     >>> import trellis as tl
@@ -347,7 +357,14 @@ def nanquantile(x: AnyArray, q: Operand, /, axis: Axis = None, *, keepdims: bool
     Array(0.5, dtype=float32, backend='numpy', device='cpu')
     """
     method = choice("nanquantile", "method", method, _METHODS)
-    return call("nanquantile", x, q, axis=axes("nanquantile", axis), keepdims=keepdims, method=method)
+    return call(
+        "nanquantile",
+        x,
+        beside(x, q) if type(q) in HOST_DATA else q,
+        axis=axes("nanquantile", axis),
+        keepdims=keepdims,
+        method=method,
+    )
 
 
 def cov(x: AnyArray, /, *, correction: float = 1, weights: AnyArray | None = None) -> AnyArray:

@@ -10,3 +10,4 @@ modules = op_modules(__name__, __path__)
 interpreter = assemble("numpy", modules)
 interpreter.changes_in_place = True
 interpreter.follows = follows
+interpreter.lies_in_order = lambda x: x.flags.c_contiguous

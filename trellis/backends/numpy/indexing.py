@@ -57,7 +57,8 @@ def follows(x: Any, part: Any, op: str, params: dict[str, Any]) -> bool:
 
 
 def setitem(x: Any, value: Any, *indices: Any, key: tuple[Any, ...]) -> Any:
-    check_assignable("x[key] = value", value, x)
+    if type(value) not in (float, int) or x.dtype.kind not in "fc":
+        check_assignable("x[key] = value", value, x)
     if not isinstance(x, np.ndarray) or not x.flags.writeable or is_watched(x):
         x = np.array(x)  # a NumPy scalar, the result of a broadcast, or on a tape: change a copy, which is returned
     quiet.run(x.__setitem__, _full_key(key, indices), value)

@@ -43,6 +43,8 @@ def same_dtype(arrays: Sequence[Any]) -> list[Any]:
 
 def floating(arrays: Sequence[Any]) -> tuple[list[Any], np.dtype[Any] | None]:
     """The arrays in a common dtype that BLAS computes in, and the half precision to round the result to, if it has one."""
+    if all(type(x) is np.ndarray and x.dtype == arrays[0].dtype for x in arrays) and arrays[0].dtype in BLAS:
+        return list(arrays), None
     dtype = NATIVE[functools.reduce(promote, [dtype_of(x) for x in arrays if x is not None])]
     compute = dtype if dtype in BLAS else FLOAT32
     return [x if x is None else cast(np.asarray(x), compute) for x in arrays], dtype if dtype in HALVES else None

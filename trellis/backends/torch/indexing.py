@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+from torch.compiler import is_compiling
 
 from trellis.backends.torch import grad, unsigned
 from trellis.backends.torch.manipulation import flip
@@ -130,9 +131,13 @@ def _forwards(entry: slice, size: int) -> slice:
 
 def follows(x: torch.Tensor, part: torch.Tensor, op: str, params: dict[str, Any]) -> bool:
     """Whether a view of `x` lies in its memory. An axis that is reversed does not; a reshape may."""
-    if torch.compiler.is_compiling():
+    if is_compiling():
         return op not in ("flip", "reshape") and not (op == "getitem" and _reverses(params["key"]))
     return torch._C._functorch.is_functorch_wrapped_tensor(x) or torch._C._is_alias_of(x, part)
+
+
+def lies_in_order(x: torch.Tensor) -> bool:
+    return not is_compiling() and not torch._C._functorch.is_functorch_wrapped_tensor(x) and x.is_contiguous()
 
 
 def _reverses(key: tuple[Any, ...]) -> bool:

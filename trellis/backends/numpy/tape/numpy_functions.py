@@ -335,6 +335,10 @@ _TABLE: dict[str, Row] = {
     "compress": lambda condition, a, axis=None, out=None: ops.take(
         _flat(a) if axis is None else a, np.flatnonzero(condition), axis=axis or 0
     ),
+    "nancumsum": lambda a, *args, **options: _running("cumulative_sum")(ops.where(ops.isnan(_array(a)), 0, a), *args, **options),
+    "nancumprod": lambda a, *args, **options: _running("cumulative_prod")(
+        ops.where(ops.isnan(_array(a)), 1, a), *args, **options
+    ),
     "dot": _dot,
     "inner": _inner,
     "vdot": lambda a, b, /: ops.vecdot(_flat(a), _flat(b)),
