@@ -25,7 +25,7 @@ ONLY ?= *
 
 export TF_CPP_MIN_LOG_LEVEL ?= 3
 
-.PHONY: help demo test test-more test-browser sweep-models sweep-transpile fuzz sweep-convert mutants clients matrix lint format types bench suite suite-checkout clean
+.PHONY: help demo test test-more test-browser sweep-models sweep-transpile fuzz sweep-convert mutants clients matrix lint format types stubs bench suite suite-checkout clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /make \1|/' | awk -F'|' '{printf "  %-18s %s\n", $$1, $$2}'
@@ -87,8 +87,12 @@ format: $(VENV)/.all  ## ruff: repair what it can
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-types: $(VENV)/.all  ## pyright over the package and the tests
+types: $(VENV)/.all  ## pyright over the package and the tests; pyright and mypy over what users' type checkers see
 	$(BIN)/pyright
+	$(BIN)/mypy
+
+stubs: $(VENV)/.all  ## write the stubs of the package from its sources
+	$(BIN)/python tests/stubs.py
 
 bench: $(VENV)/.bench  ## beside the frameworks' own: small calls, layers, training steps, converted models, the import
 	$(BIN)/python benchmarks/overhead.py
@@ -116,7 +120,7 @@ suite-checkout:
 	  exit 2; }
 
 clean:  ## remove .venv and caches
-	rm -rf $(VENV) .pytest_cache .ruff_cache .hypothesis build dist
+	rm -rf $(VENV) .pytest_cache .ruff_cache .mypy_cache .hypothesis build dist
 
 $(BIN)/python:
 	@test -n "$(PYTHON)" || { echo "Python 3.11 or later is needed: install it, or make PYTHON=/path/to/python"; exit 2; }

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import migration
+import numpy as np
 import pytest
 
 import trellis as tl
@@ -193,7 +194,7 @@ def test_the_libraries_have_the_names_of_their_rows(library: str) -> None:
         found = importlib.import_module(module)
         return hasattr(getattr(found, kind) if kind else found, name)
 
-    instance = ("param_groups",)  # of an optimizer of torch, set in its __init__
+    instance = ("block_until_ready", "param_groups")  # set in an __init__, or by a subclass
     rows = [row for row in ROWS if library in row.library.split(", ") and row.name not in instance]
     assert [row.name for row in rows if not any(has(path, row.name) for path in places.get(row.owner, "").split())] == []
 
@@ -251,7 +252,7 @@ def callables() -> dict[str, tuple[Any, set[str]]]:
             found[name] = public, {*inspect.signature(start).parameters}
         elif inspect.isfunction(public):
             known = {*inspect.signature(public).parameters}
-            if public.__code__.co_name == "lifted" or "renamed" in known:
+            if public.__code__.co_name in ("lifted", "<lambda>") or {"unknown", "renamed"}.intersection(public.__code__.co_varnames):
                 found[name] = public, known
     return found
 
@@ -261,16 +262,32 @@ def test_another_name_of_an_argument_raises_its_own_message(row: Row) -> None:
     takes = {name: f for name, (f, known) in callables().items() if (row.here or "axis") in known and row.name not in known}
     assert takes, f"no function or class has the argument {row.here!r}: take the row out"
     for name, public in takes.items():
-        required = [
-            p for p in inspect.signature(public).parameters.values() if p.kind is p.POSITIONAL_ONLY and p.default is p.empty
-        ]
+        function = inspect.isfunction(public)
+        kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)[: 1 + function]
+        required = [p for p in inspect.signature(public).parameters.values() if p.kind in kinds and p.default is p.empty]
         with pytest.raises(TypeError) as caught:
             public(*[tl.ones((2, 2))] * len(required), **{row.name: 1})
         assert str(caught.value) == f"{name.removeprefix('linalg.')}: there is no argument {row.name!r}; {row.text()}"
 
 
+def test_dim_and_keepdim_of_every_function_that_has_axis_and_keepdims() -> None:
+    """Positional parameters are given, so that `dim` is what the error is about."""
+    found = {name for name, (_, known) in callables().items() if {"axis", "keepdims"} & known}
+    public = {
+        name for name in tl.__all__ if inspect.isfunction(f := getattr(tl, name)) and "axis" in inspect.signature(f).parameters
+    }
+    assert public - found == set()
+    assert len(found) > 60
+    with pytest.raises(TypeError, match="dim of torch, Keras, TensorFlow is `axis` here"):
+        tl.ones((2, 2)).mean(dim=0)
+    with pytest.raises(TypeError, match="keepdim of torch is `keepdims` here"):
+        tl.sum(np.ones(3), keepdim=True)
+    with pytest.raises(TypeError, match="in_dims of torch is `in_axes` here"):
+        tl.vmap(tl.exp, in_dims=0)
+
+
 def test_an_unknown_argument_is_still_an_error() -> None:
-    for public in (tl.sum, tl.layer_norm, tl.Adam):
+    for public in (tl.sum, tl.mean, tl.layer_norm, tl.Adam):
         with pytest.raises(TypeError, match="'qwertz'"):
             public(tl.ones(2), qwertz=1) if public is not tl.Adam else public(qwertz=1)
     with pytest.raises(ValueError, match="'qwertz'"):

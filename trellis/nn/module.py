@@ -18,7 +18,7 @@ from collections.abc import Mapping
 from importlib import import_module
 from typing import Any, ClassVar, Self, Unpack
 
-from trellis.core import dtypes
+from trellis.core import dtypes, typing as kinds
 from trellis.core.container import Container
 from trellis.core.free import commit
 from trellis.core.hints import install, refuse
@@ -84,9 +84,9 @@ def _one_of(owner: str, inputs: Any, instance_args: Any) -> Any:
 class Construction(type):
     """Builds a Module when its `__init__` is done, whether or not that called `super().__init__()`, and when."""
 
-    def __call__(cls, *args: Any, **kwargs: Any) -> Any:
+    def __call__(cls: type[kinds.Result], *args: Any, **kwargs: Any) -> kinds.Result:
         try:
-            made = super().__call__(*args, **kwargs)
+            made: Any = type.__call__(cls, *args, **kwargs)
         except (TypeError, ValueError) as error:
             known = {*inspect.signature(cls.__init__).parameters, *Options.__annotations__}
             refuse(cls.__name__, kwargs, known, error)
@@ -97,6 +97,11 @@ class Construction(type):
         if made._meta.options.get("build_mode", "on_init") == "on_init":
             building.build(made)
         return made
+
+    @property
+    def __signature__(cls) -> inspect.Signature:
+        """That of `__init__`, or the one that a layer made from a function has; for `inspect` and `help`."""
+        return vars(cls).get("__signature__") or inspect.signature(cls.__init__.__get__(cls))  # type: ignore[attr-defined]
 
 
 class Module(metaclass=Construction):

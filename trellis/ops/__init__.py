@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from trellis.core.array import Array as _Array
 from trellis.core.discovery import op_modules
 from trellis.core.hints import install as _install_hints
-from trellis.core.lifting import lift_module
+from trellis.core.lifting import lift_module, name_arguments
 
 # The functions of the other modules pass every array on as an operand: a wrapper would only cost time. Some read an array first.
 _LIFTED = {
@@ -25,6 +25,7 @@ modules = op_modules(__name__, __path__)
 for _module in modules:
     _all = _module.__name__.rpartition(".")[2] in _LIFTED
     lift_module(_module, only=(lambda name: True) if _all else _READING.__contains__)
+    name_arguments(_module)
 
 # The lifted functions, under one name for the rooms above: `from trellis import ops as tl`.
 from trellis.ops import fft, linalg

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Never
 
 from trellis.core.dispatch import call, diagnose, interpreters
 from trellis.core.dtypes import DType, as_dtype, bool as bool_
+from trellis.core.hints import refuse_all
 from trellis.core.indexing import HOST_DATA, beside
 from trellis.core.typing import AnyArray, Axis, DTypeLike, Operand
 from trellis.ops.arguments import axes, choice, one_axis, optional_dtype
@@ -51,13 +52,15 @@ def count_nonzero(x: AnyArray, /, axis: Axis = None, *, keepdims: bool = False) 
     return call("count_nonzero", x, axis=axes("count_nonzero", axis), keepdims=keepdims)
 
 
-def sum(x: AnyArray, /, axis: Axis = None, dtype: DTypeLike = None, *, keepdims: bool = False) -> AnyArray:
+def sum(x: AnyArray, /, axis: Axis = None, dtype: DTypeLike = None, *, keepdims: bool = False, **unknown: Never) -> AnyArray:
     """Sum along `axis`. Integers narrower than the default integer are summed in it, floats in their own dtype.
 
     >>> import trellis as tl
     >>> tl.sum(tl.asarray([[1.0, 2.0], [3.0, 4.0]]), axis=0)
     Array([4., 6.], dtype=float32, backend='numpy', device='cpu')
     """
+    if unknown:
+        refuse_all(sum, unknown)
     if axis is not None:
         axis = axes("sum", axis)
     if dtype is not None:

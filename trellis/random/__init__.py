@@ -4,11 +4,12 @@ from typing import TYPE_CHECKING
 
 from trellis.core.discovery import op_modules
 from trellis.core.hints import hooks as _hooks
-from trellis.core.lifting import lift_module
+from trellis.core.lifting import lift_module, name_arguments
 
 modules = op_modules(__name__, __path__)
 for _module in modules:
     lift_module(_module)
+    name_arguments(_module)
 
 from trellis.random.distributions import *
 from trellis.random.keys import *

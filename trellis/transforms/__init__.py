@@ -7,8 +7,11 @@ Each of them takes nests of arrays apart and checks the arguments once. A backen
 from typing import TYPE_CHECKING
 
 from trellis.core.discovery import op_modules
+from trellis.core.lifting import name_arguments
 
 modules = op_modules(__name__, __path__)
+for _module in modules:
+    name_arguments(_module)
 
 from trellis.transforms.compile import *
 from trellis.transforms.control import *

@@ -13,6 +13,7 @@ from trellis.core import tree
 from trellis.core.dispatch import default_backend
 from trellis.core.dtypes import default_float
 from trellis.core.leaves import ARRAY, OTHER, MixedNest, backend_of, device_of, kind_of, unwrap
+from trellis.core.typing import Arguments, Result
 from trellis.random.keys import Key, make_key
 from trellis.transforms.arguments import argument_place, check_callable, once_more
 
@@ -20,8 +21,8 @@ __all__ = ["compile"]
 
 
 def compile(
-    f: Callable[..., Any], *, static_argnums: int | Sequence[int] = (), static_argnames: str | Sequence[str] = ()
-) -> Callable[..., Any]:
+    f: Callable[Arguments, Result], *, static_argnums: int | Sequence[int] = (), static_argnames: str | Sequence[str] = ()
+) -> Callable[Arguments, Result]:
     """`f` compiled by the framework of the arrays it is called with: jax.jit, torch.compile or tf.function; on NumPy `f` itself.
 
     Arguments and results are nests of arrays; what you pass is what you get. Compiled code is kept for each framework, structure

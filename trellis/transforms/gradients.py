@@ -16,7 +16,7 @@ from trellis.core.container import Container
 from trellis.core.dispatch import SCALARS, call, find_all, interpreters
 from trellis.core.free import Free, as_it_is, class_of, settled
 from trellis.core.leaves import ARRAY, NUMBER, Nest, kind_of, unwrap
-from trellis.core.typing import AnyArray
+from trellis.core.typing import AnyArray, Arguments, Result
 from trellis.ops.conversion import asarray
 from trellis.transforms.arguments import check_callable, once_more
 
@@ -132,8 +132,8 @@ class Output(Nest):
 
 
 def value_and_grad(
-    func: Callable[..., Any], argnums: int | Sequence[int] = 0, has_aux: bool = False
-) -> Callable[..., tuple[Any, Any]]:
+    func: Callable[Arguments, Result], argnums: int | Sequence[int] = 0, has_aux: bool = False
+) -> Callable[Arguments, tuple[Result, Any]]:
     """A function that returns (value, gradient) of `func`. `func` returns a scalar, or (scalar, anything) with `has_aux`.
 
     The gradient is by the arguments in `argnums`, arrays or nests of arrays, and has their structure.
@@ -180,7 +180,7 @@ def _check_function(name: str, func: Any) -> None:
     check_callable(name, "func", func, f"; write tl.{name}(f)(x), not tl.{name}(f(x))")
 
 
-def grad(func: Callable[..., Any], argnums: int | Sequence[int] = 0) -> Callable[..., Any]:
+def grad(func: Callable[Arguments, Any], argnums: int | Sequence[int] = 0) -> Callable[Arguments, Any]:
     """A function that returns the gradient of `func`, which returns a scalar.
 
     >>> import trellis as tl
@@ -253,7 +253,7 @@ def _jvp(inputs: Inputs, tangents: Sequence[Any]) -> tuple[Any, Any]:
     return inputs.output.rebuild(outputs), inputs.output.rebuild(changes)
 
 
-def jac(func: Callable[..., Any], argnums: int | Sequence[int] = 0) -> Callable[..., Any]:
+def jac(func: Callable[Arguments, Any], argnums: int | Sequence[int] = 0) -> Callable[Arguments, Any]:
     """A function that returns the Jacobian of `func`: for each output and each input an array of output shape + input shape.
 
     It runs forward (one column per step) if the inputs are smaller than the outputs, else backward (one row per step).
@@ -275,7 +275,7 @@ def jac(func: Callable[..., Any], argnums: int | Sequence[int] = 0) -> Callable[
     return transformed
 
 
-def hessian(func: Callable[..., Any], argnums: int = 0) -> Callable[..., Any]:
+def hessian(func: Callable[Arguments, Any], argnums: int = 0) -> Callable[Arguments, Any]:
     """A function that returns the matrix of second derivatives of `func`, of input shape + input shape.
 
     >>> import trellis as tl

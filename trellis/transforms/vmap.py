@@ -10,7 +10,7 @@ import numpy as np
 from trellis.core import tree
 from trellis.core.dispatch import call, interpreters
 from trellis.core.leaves import NUMBER, OTHER, MixedNest, backend_of, device_of
-from trellis.core.typing import AnyArray
+from trellis.core.typing import AnyArray, Arguments, Result
 from trellis.transforms.arguments import argument_place, check_callable, once_more
 from trellis.transforms.carry import Results
 
@@ -19,7 +19,7 @@ __all__ = ["vmap"]
 Axes = Any  # an int, None, or a nest of them that is a prefix of the arguments
 
 
-def vmap(func: Callable[..., Any], in_axes: Axes = 0, out_axes: Axes = 0) -> Callable[..., Any]:
+def vmap(func: Callable[Arguments, Result], in_axes: Axes = 0, out_axes: Axes = 0) -> Callable[Arguments, Result]:
     """A function that runs `func` on each element along an axis of its arguments, and stacks the results.
 
     `in_axes` gives the axis of each argument: an int for all, or a tuple with an int, None (the whole argument goes to every
@@ -53,7 +53,7 @@ def vmap(func: Callable[..., Any], in_axes: Axes = 0, out_axes: Axes = 0) -> Cal
                 leaves[position] = x
             inner_args, inner_kwargs = given.rebuild(leaves)
             results = Results("vmap", "the result of the function", backend, device, wraps)
-            found = results.take(func(*inner_args, **inner_kwargs))
+            found = results.take(func(*inner_args, **inner_kwargs))  # type: ignore[call-arg]
             out = _spread("out_axes", out_axes, results.treedef)
             seen.append((results, out))
             return [x for x, axis in zip(found, out) if axis is not None], [x for x, axis in zip(found, out) if axis is None]
