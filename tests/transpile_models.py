@@ -33,14 +33,14 @@ SMALL: dict[str, Any] = {
 # What a model needs beyond that, by the name of its configuration.
 OWN: dict[str, dict[str, Any]] = {
     "ResNetConfig": {"embedding_size": 8, "hidden_sizes": [8, 16], "depths": [1, 1], "layer_type": "basic"},
-    "RegNetConfig": {"embedding_size": 8, "hidden_sizes": [8, 16, 16, 16], "depths": [1, 1, 1, 1], "groups_width": 8},
+    "RegNetConfig": {"embedding_size": 8, "hidden_sizes": [8, 16, 16, 16], "depths": [1, 1, 1, 1], "groups_width": 8, "image_size": 64},
     "ConvNextConfig": {"hidden_sizes": [8, 16, 16, 16], "depths": [1, 1, 1, 1], "patch_size": 4},
     "ConvNextV2Config": {"hidden_sizes": [8, 16, 16, 16], "depths": [1, 1, 1, 1], "patch_size": 4},
     "SwinConfig": {"embed_dim": 16, "depths": [1, 2], "num_heads": [2, 4], "window_size": 4, "patch_size": 2},
     "Swinv2Config": {"embed_dim": 16, "depths": [1, 2], "num_heads": [2, 4], "window_size": 4, "patch_size": 2},
     "SegformerConfig": {"hidden_sizes": [16, 32, 32, 32], "depths": [1, 1, 1, 1], "num_attention_heads": [1, 2, 2, 4], "image_size": 64, "decoder_hidden_size": 32},
     "PvtConfig": {"hidden_sizes": [16, 32, 32, 32], "depths": [1, 1, 1, 1], "num_attention_heads": [1, 2, 2, 4], "patch_size": 4, "image_size": 64},
-    "MobileNetV2Config": {"depth_multiplier": 0.35, "min_depth": 4}, "MobileNetV1Config": {"depth_multiplier": 0.25, "min_depth": 4},
+    "MobileNetV2Config": {"depth_multiplier": 0.35, "min_depth": 4, "image_size": 96}, "MobileNetV1Config": {"depth_multiplier": 0.25, "min_depth": 4},
     "MobileViTConfig": {"hidden_sizes": [16, 24, 32], "neck_hidden_sizes": [8, 8, 16, 16, 24, 32, 64], "patch_size": 2, "image_size": 64},
     "DeiTConfig": {"encoder_stride": 8}, "BeitConfig": {"out_indices": [1, 2], "use_relative_position_bias": True},
     "GemmaConfig": {"num_key_value_heads": 4}, "WhisperConfig": {"max_source_positions": 16, "suppress_tokens": None, "begin_suppress_tokens": None},
@@ -61,8 +61,9 @@ def config_of(kind: Any, **own: Any) -> Any:
         f for c in kind.__mro__ for f in getattr(c, "__annotations__", {})
     }
     maps = getattr(kind, "attribute_map", {})
-    given = {name: value for name, value in SMALL.items() if name in names or name in maps}
-    given |= OWN.get(kind.__name__, {}) | own
+    special = OWN.get(kind.__name__, {}) | own
+    given = {name: value for name, value in SMALL.items() if name in names or (name in maps and maps[name] not in special)}
+    given |= special
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return kind(**given)
@@ -113,13 +114,15 @@ def build(kind: Any, config: Any) -> Any:
         return kind(config).eval()
 
 
-def named(model_class: str, config_class: str, **own: Any) -> Callable[[], tuple[Any, dict[str, Any]]]:
+def named(
+    model_class: str, config_class: str, arguments: Callable[[], dict[str, Any]] | None = None, **own: Any
+) -> Callable[[], tuple[Any, dict[str, Any]]]:
     """A model of transformers by the names of its classes, and its arguments."""
 
     def make() -> tuple[Any, dict[str, Any]]:
         transformers.logging.set_verbosity_error()
         model = build(getattr(transformers, model_class), config_of(getattr(transformers, config_class), **own))
-        return model, inputs_of(model)
+        return model, inputs_of(model) if arguments is None else arguments()
 
     return make
 
@@ -210,13 +213,52 @@ MODELS: dict[str, Callable[[], tuple[Any, dict[str, Any]]]] = {
     ),
 }  # fmt: skip
 
+_SPEECH: dict[str, Any] = {
+    "conv_dim": (16, 16),
+    "conv_kernel": (10, 3),
+    "conv_stride": (5, 2),
+    "num_conv_pos_embeddings": 16,
+    "num_conv_pos_embedding_groups": 4,
+    "num_feat_extract_layers": 2,
+}
+# Architectures beyond those that the tables were written for.
+BEYOND: dict[str, Callable[[], tuple[Any, dict[str, Any]]]] = {
+    "falcon": named("FalconForCausalLM", "FalconConfig"),
+    "mpt": named("MptForCausalLM", "MptConfig"),
+    "phi3": named("Phi3ForCausalLM", "Phi3Config"),
+    "gemma2": named("Gemma2ForCausalLM", "Gemma2Config", sliding_window=4),
+    "stablelm": named("StableLmForCausalLM", "StableLmConfig"),
+    "xlm-roberta": named("XLMRobertaForSequenceClassification", "XLMRobertaConfig"),
+    "mpnet": named("MPNetModel", "MPNetConfig"),
+    "canine": named("CanineModel", "CanineConfig", local_transformer_stride=4, upsampling_kernel_size=2, downsampling_rate=2, num_hash_buckets=16),
+    "longformer": named("LongformerModel", "LongformerConfig", attention_window=4),
+    "xlnet": named("XLNetModel", "XLNetConfig"),
+    "squeezebert": named("SqueezeBertModel", "SqueezeBertConfig"),
+    "fnet": named("FNetModel", "FNetConfig"),
+    "convnext-v2": named("ConvNextV2Model", "ConvNextV2Config"),
+    "efficientnet": named("EfficientNetModel", "EfficientNetConfig", image_size=64, width_coefficient=0.25, depth_coefficient=0.2, hidden_dim=320),
+    "pvt": named("PvtModel", "PvtConfig"),
+    "dpt": named("DPTForSemanticSegmentation", "DPTConfig", num_hidden_layers=4, backbone_out_indices=[0, 1, 2, 3], neck_hidden_sizes=[8, 16, 16, 16], fusion_hidden_size=16),
+    "videomae": named("VideoMAEModel", "VideoMAEConfig", lambda: {"pixel_values": images(32, 4 * 3).reshape(2, 4, 3, 32, 32)}, num_frames=4),
+    "vit-msn": named("ViTMSNModel", "ViTMSNConfig"),
+    "hubert": named("HubertModel", "HubertConfig"),
+    "sew": named("SEWModel", "SEWConfig", **_SPEECH),
+    "wavlm": named("WavLMModel", "WavLMConfig"),
+    "blip-text": named("BlipTextModel", "BlipTextConfig"),
+    "swinv2": named("Swinv2Model", "Swinv2Config"),
+    "mobilevit": named("MobileViTModel", "MobileViTConfig"),
+    "olmo2": named("Olmo2ForCausalLM", "Olmo2Config"),
+    "cohere": named("CohereForCausalLM", "CohereConfig"),
+    "pegasus": named("PegasusModel", "PegasusConfig"),
+}  # fmt: skip
+
 
 def others() -> dict[str, Callable[[], tuple[Any, dict[str, Any]]]]:
     """Every other architecture of transformers that a configuration made small can build: base models, by model type."""
     found = {}
     for key, names in MODEL_MAPPING_NAMES.items():
         name = names if isinstance(names, str) else names[0]
-        if key not in CONFIG_MAPPING or key in MODELS:
+        if key not in CONFIG_MAPPING or key in MODELS or key in BEYOND:
             continue
 
         def make(key: str = key, name: str = name) -> tuple[Any, dict[str, Any]]:

@@ -12,6 +12,7 @@ from trellis.core.container import Container
 from trellis.nn.module import Module
 from trellis.nn.structure import is_floating
 from trellis.trace.graph import Graph, is_array_leaf
+from trellis.trace.rows import RANDOM
 from trellis.trace.rows.support import DRAW
 
 
@@ -80,6 +81,10 @@ def _named(x: Any) -> str:
     return f"a {type(x).__name__}" if is_array_leaf(x) or isinstance(x, (list, tuple, dict, Container)) else repr(x)
 
 
+def _draws(node: Any) -> bool:
+    return node.op in RANDOM or "dropout" in node.op or (node.op.startswith("scaled_dot") and bool(node.operands[4]))
+
+
 class Program:
     """What a transpiled model runs: graphs by mode, and how arguments and results come apart and together."""
 
@@ -105,9 +110,11 @@ class Transpiled(Module):
 
     program: Program
     title: str
+    draws: bool
 
     def __init__(self, title: str, program: Program, state: Mapping[str, Array], buffers: set[str], frozen: set[str]) -> None:
         self.title, self.program = title, program
+        self.draws = any(_draws(node) for mode in program.modes.values() for node in mode.graph.nodes)  # read by converters
         parts: dict[tuple[str, ...], Module] = {(): self}
         for name, array in state.items():
             path = tuple(name.split("."))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
+import string
 from typing import Any
 
 import tensorflow as tf
@@ -110,6 +111,11 @@ def _explicit_equation(equation: str, ranks: list[int]) -> str:
     output = right.replace("...", "")
     if len(set(output)) < len(output) or not set(output) <= set(letters):
         raise ValueError(f"einsum: the output of {equation!r} must name letters of the arrays, each once")
+    if "..." in left and "..." not in right:  # gen_linalg_ops.einsum keeps these axes; letters are summed over
+        unused = [c for c in string.ascii_letters if c not in letters]
+        terms = left.split(",")
+        axes = ["".join(unused[: rank - n][::-1]) for (n, _), rank in zip(lengths, ranks)]
+        left = ",".join(term.replace("...", letter) for term, letter in zip(terms, axes))
     return f"{left}->{right}"
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -80,6 +80,22 @@ def argument_of(node: Any, i: int, name: str) -> Any:
     return node.args[i] if i < len(node.args) else node.kwargs.get(name)
 
 
+def in_order(op: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[list[Any], dict[str, Any]]:
+    """The arguments of a call as a row takes them: positions in the order of the schema, with defaults; keywords."""
+    operands, params = [], {}
+    for i, a in enumerate(op._schema.arguments):
+        value = args[i] if i < len(args) else kwargs.get(a.name, a.default_value)
+        if a.name in _DROPPED:
+            continue
+        if a.name == "dtype" and isinstance(value, int):
+            value = torch.int64  # the one default of a dtype in a schema is the number of int64
+        if not a.kwarg_only:
+            operands.append(value)
+        elif value is not None:
+            params[a.name] = value
+    return operands, params
+
+
 class Reader:
     """Reads an exported program, node by node."""
 
@@ -97,7 +113,7 @@ class Reader:
         state: list[str] = []
         inputs: list[Value] = []
         arguments: list[Value] = []
-        held = dict(self.program.constants)
+        held, owners = dict(self.program.constants), {}
         specs = {spec.arg.name: spec for spec in signature.input_specs}
         for node in (n for n in self.program.graph.nodes if n.op == "placeholder"):
             kind, target = specs[node.name].kind.name, (specs[node.name].target or "").removeprefix("source.")
@@ -106,6 +122,9 @@ class Reader:
                 state.append(target)
                 inputs.append(value)
                 self.buffers[node] = target
+                owners[_memory(self.program.state_dict.get(specs[node.name].target))] = node
+            elif (owner := owners.get(_memory(held.get(specs[node.name].target)))) is not None:  # reached past the attribute
+                self.known[node], self.buffers[node] = self.known[owner], self.buffers[owner]
             elif kind == "USER_INPUT":
                 arguments.append(value)
             else:
@@ -189,18 +208,8 @@ class Reader:
         """Positional arguments in the order of the schema, with the defaults; keywords that have a meaning here."""
         if not isinstance(node.target, torch._ops.OpOverload):
             return [self.operand(x) for x in node.args], {k: self.operand(v) for k, v in node.kwargs.items()}
-        operands, params = [], {}
-        for i, a in enumerate(node.target._schema.arguments):
-            given = i < len(node.args) or a.name in node.kwargs
-            value = self.operand(argument_of(node, i, a.name)) if given else a.default_value
-            if a.name in _DROPPED:
-                continue
-            if a.kwarg_only:
-                if value is not None:
-                    params[a.name] = value
-            else:
-                operands.append(value)
-        return operands, params
+        operands, params = in_order(node.target, node.args, node.kwargs)
+        return [self.operand(x) for x in operands], {k: self.operand(v) for k, v in params.items()}
 
     def _write(self, target: Any, value: Any, node: Any) -> None:
         """Let everything after `node` read `value` for a changed tensor."""
@@ -289,6 +298,11 @@ def _attribute(module: Any, path: str) -> Any:
     for name in path.split("."):
         module = getattr(module, name)
     return module
+
+
+def _memory(x: Any) -> Any:
+    """What two tensors have in common that are one."""
+    return (x.data_ptr(), x.shape, x.stride()) if is_tensor(x) and x.numel() else object()
 
 
 def _constant(x: Any) -> Any:

@@ -12,6 +12,8 @@ Rules this file obeys:
 from __future__ import annotations
 
 import contextlib
+import copy
+import io
 import logging
 import warnings
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -130,7 +132,7 @@ def export(source: Any, nest: Nest) -> tuple[Any, Any]:
 
     def call(tensors: Sequence[Any]) -> Nest:
         args, kwargs = fill(nest.skeleton, tensors)
-        with _Chances():
+        with _Branches():
             return Nest(source(*args, **kwargs))
 
     tensors = tuple(nest.tensors)
@@ -162,11 +164,12 @@ def is_data_dependent(error: BaseException | None) -> bool:
 
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
-    """Without the log of torch's exporter, which repeats the error that it raises."""
+    """Without the log of torch's exporter, and without the graph that it prints: they repeat the error that it raises."""
     before = logging.root.manager.disable
     logging.disable(logging.CRITICAL)
     try:
-        yield
+        with contextlib.redirect_stderr(io.StringIO()):
+            yield
     finally:
         logging.disable(before)
 
@@ -183,13 +186,31 @@ class _Chance(float):
         return False
 
 
-class _Chances(TorchFunctionMode):
-    """Models drop whole layers by `if torch.rand([]) < probability`: that number is a `_Chance`."""
+_FINITE = {"isfinite": True, "isinf": False, "isnan": False}
+
+
+class _Branches(TorchFunctionMode):
+    """Branches of models that a capture decides.
+
+    Models drop whole layers by `if torch.rand([]) < probability`: that number is a `_Chance`. Models clamp what has
+    overflowed, by `if torch.isinf(x).any()`: a graph is captured for numbers that are finite.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.known: dict[int, tuple[Any, bool]] = {}  # id of a tensor -> itself, and the value of its elements
 
     def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if function is torch.rand and len(args) == 1 and tuple(args[0] if isinstance(args[0], (list, tuple)) else args) == ():
             return _Chance(0.5)
-        return function(*args, **(kwargs or {}))
+        name = getattr(function, "__name__", "")
+        _, value = self.known.get(id(args[0]), (None, None)) if args else (None, None)
+        if name in ("__bool__", "item") and value is not None:
+            return value
+        result = function(*args, **(kwargs or {}))
+        if name in _FINITE or (name in ("all", "any") and value is not None and len(args) == 1):
+            self.known[id(result)] = result, _FINITE.get(name, value)
+        return result
 
 
 def capture(source: Any, nest: Nest, rows: Mapping[str, Row], dialect: Callable[..., Any]) -> Captured:
@@ -211,6 +232,15 @@ def survey(source: Any, nest: Nest, rows: Mapping[str, Row]) -> tuple[list[str],
     _check_arguments_unchanged(program, source, nest)
     ops = [op_name(node) for node in _calls(program.graph_module)]
     return ops, missing_ops(decompose(program, rows), rows, source, nest)
+
+
+def doubled(source: Any, tensors: Sequence[Any]) -> tuple[Any, list[Any]] | None:
+    """A copy of a source and its arguments in float64; None if nothing of it is float32."""
+    state = [*source.parameters(), *source.buffers()] if isinstance(source, torch.nn.Module) else []
+    if not any(x.dtype is torch.float32 for x in (*tensors, *state)):
+        return None
+    moved = copy.deepcopy(source).double() if state else source
+    return moved, [x.double() if x.dtype is torch.float32 else x for x in tensors]
 
 
 def longer(x: torch.Tensor) -> torch.Tensor:

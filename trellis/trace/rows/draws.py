@@ -18,7 +18,9 @@ def _randn(shape: Any, *_: Any, dtype: Any = None) -> Any:
 
 
 def _randint(low: int, high: int, shape: Any, *, dtype: Any = None) -> Any:
-    return random.randint(low, high, shape=sizes(shape), dtype=supported(dtype or int64), seed=seed())
+    dtype = dtype or int64
+    made = random.randint(low, high, shape=sizes(shape), dtype=supported(dtype if dtype.kind in "iu" else int64), seed=seed())
+    return cast(made, dtype)
 
 
 def _bernoulli(x: Any, p: Any = None) -> Any:
@@ -33,6 +35,7 @@ def _normal(mean: Any, std: Any) -> Any:
 
 def _multinomial(probs: Any, count: int, replacement: bool = False) -> Any:
     rows = probs if probs.ndim == 2 else tl.expand_dims(probs, 0)
+    rows = rows / tl.sum(rows, axis=-1, keepdims=True)
     made = random.multinomial(rows.shape[-1], count, batch_size=rows.shape[0], probs=rows, replace=replacement, seed=seed())
     return made if probs.ndim == 2 else tl.squeeze(made, 0)
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from trellis import ops as tl
 from trellis.core.dtypes import bool as bool_, float32
-from trellis.trace.rows.support import Row, Table, cast, integers, is_array, together
+from trellis.trace.rows.support import Row, Table, are_bools, cast, floats, integers, is_array, together
 
 
 def _two(op: str) -> Row:
@@ -27,21 +27,21 @@ def _compared(op: str) -> Row:
     return row
 
 
-def _add(a: Any, b: Any, *, alpha: Any = 1) -> Any:
+def _add(a: Any, b: Any, alpha: Any = 1) -> Any:
     a, b = together(a, b)
-    if all(is_array(x) and x.dtype is bool_ for x in (a, b)):
-        return tl.logical_or(a, b)
+    if are_bools(a, b):
+        return tl.logical_or(a, b) if alpha else a
     return tl.add(a, b if alpha == 1 else tl.multiply(integers(b), alpha))
 
 
-def _subtract(a: Any, b: Any, *, alpha: Any = 1) -> Any:
+def _subtract(a: Any, b: Any, alpha: Any = 1) -> Any:
     a, b = together(a, b)
     return tl.subtract(a, b if alpha == 1 else tl.multiply(b, alpha))
 
 
 def _multiply(a: Any, b: Any) -> Any:
     a, b = together(a, b)
-    if all(is_array(x) and x.dtype is bool_ for x in (a, b)):
+    if are_bools(a, b):
         return tl.logical_and(a, b)
     return tl.multiply(a, b)
 
@@ -112,8 +112,7 @@ def _number(value: Any, like: Any) -> Any:
 def _bits(logical: str, bitwise: str) -> Row:
     def row(a: Any, b: Any) -> Any:
         a, b = together(a, b)
-        bools = all(isinstance(x, bool) or (is_array(x) and x.dtype is bool_) for x in (a, b))
-        return getattr(tl, logical if bools else bitwise)(a, b)
+        return getattr(tl, logical if are_bools(a, b) else bitwise)(a, b)
 
     return row
 
@@ -152,7 +151,10 @@ def _lerp(a: Any, b: Any, weight: Any) -> Any:
 
 
 def _prelu(x: Any, weight: Any) -> Any:
-    weight = weight if weight.shape[0] == 1 or x.ndim < 2 else tl.reshape(weight, (1, -1, *[1] * (x.ndim - 2)))
+    if x.ndim < 2 or weight.size == 1:
+        weight = tl.reshape(weight, () if weight.size == 1 else (-1,))
+    elif weight.ndim == 1:
+        weight = tl.reshape(weight, (1, -1, *[1] * (x.ndim - 2)))
     return tl.where(x >= 0, x, x * weight)
 
 
@@ -174,6 +176,27 @@ def _nan_to_num(x: Any, nan: Any = None, posinf: Any = None, neginf: Any = None)
 
 def _same(x: Any, *_: Any, **__: Any) -> Any:
     return x
+
+
+def _copysign(a: Any, b: Any) -> Any:
+    size = tl.abs(floats(integers(a)))
+    return tl.where(_signbit(b), -size, size) if is_array(b) else size * math.copysign(1, b)
+
+
+def _signbit(x: Any) -> Any:
+    return tl.signbit(x) if x.dtype.kind == "f" else integers(x) < 0
+
+
+def _logit(x: Any, eps: Any = None) -> Any:
+    return tl.logit(floats(x) if eps is None else tl.clip(floats(x), eps, 1 - eps))
+
+
+def _hardtanh(x: Any, low: Any = -1, high: Any = 1) -> Any:
+    return _clip(x, low, high) if x.dtype.kind == "f" else _clip(x, int(low), int(high))
+
+
+def _fill(x: Any, value: Any) -> Any:
+    return _add(tl.zeros_like(x), cast(value, x.dtype))
 
 
 def _sign(x: Any) -> Any:
@@ -198,7 +221,7 @@ TABLE: Table = {
     "abs.default absolute.default": "abs",
     "sign.default sgn.default": _sign,
     "reciprocal.default": lambda x: tl.reciprocal(x),
-    "square.default": "square",
+    "square.default": lambda x: tl.square(integers(x)),
     "sqrt.default": "sqrt",
     "rsqrt.default": lambda x: tl.reciprocal(tl.sqrt(x)),
     "addcmul.default": _addc("multiply"),
@@ -214,11 +237,7 @@ TABLE: Table = {
     "clamp_max.Tensor": _minimum,
     "hypot.default": "hypot",
     "atan2.default arctan2.default": "atan2",
-    "copysign.Tensor copysign.Scalar": lambda a, b: (
-        tl.where(tl.signbit(b) if is_array(b) else math.copysign(1, b) < 0, -tl.abs(a), tl.abs(a))
-        if is_array(b)
-        else tl.abs(a) * math.copysign(1, b)
-    ),
+    "copysign.Tensor copysign.Scalar": _copysign,
     "logaddexp.default": "logaddexp",
     "logaddexp2.default": lambda a, b: tl.logaddexp(a * math.log(2), b * math.log(2)) / math.log(2),
     "xlogy.Tensor xlogy.Scalar_Other xlogy.Scalar_Self special_xlogy.default special_xlogy.other_scalar": _two("xlogy"),
@@ -239,7 +258,7 @@ TABLE: Table = {
     "isfinite.default": "isfinite",
     "isposinf.default": lambda x: tl.logical_and(tl.isinf(x), x > 0),
     "isneginf.default": lambda x: tl.logical_and(tl.isinf(x), x < 0),
-    "signbit.default": lambda x: tl.signbit(x) if x.dtype.kind == "f" else integers(x) < 0,
+    "signbit.default": _signbit,
     "logical_and.default": "logical_and",
     "logical_or.default": "logical_or",
     "logical_xor.default": "logical_xor",
@@ -270,7 +289,7 @@ TABLE: Table = {
     "lgamma.default special_gammaln.default": "gammaln",
     "digamma.default special_digamma.default special_psi.default": "digamma",
     "i0.default special_i0.default": "i0",
-    "logit.default special_logit.default": lambda x, eps=None: tl.logit(x if eps is None else tl.clip(x, eps, 1 - eps)),
+    "logit.default special_logit.default": _logit,
     "sinc.default special_sinc.default": lambda x: tl.where(
         x == 0, 1.0, tl.sin(math.pi * x) / tl.where(x == 0, 1.0, math.pi * x)
     ),
@@ -301,7 +320,7 @@ TABLE: Table = {
     "celu.default": lambda x, alpha=1.0: tl.celu(x, alpha=alpha),
     "gelu.default": lambda x, approximate="none": tl.gelu(x, approximate=approximate),
     "leaky_relu.default": lambda x, slope=0.01: tl.leaky_relu(x, negative_slope=slope),
-    "hardtanh.default": lambda x, low=-1, high=1: _clip(x, low, high),
+    "hardtanh.default": _hardtanh,
     "softplus.default": lambda x, beta=1, threshold=20: tl.softplus(x, beta=beta, threshold=threshold),
     "log_sigmoid.default": "logsigmoid",
     "softshrink.default": _softshrink,
@@ -317,7 +336,7 @@ TABLE: Table = {
     "view.dtype": lambda x, dtype: x if x.dtype is dtype else _refuse_bits(x, dtype),
     "detach.default detach_copy.default": lambda x: tl.stop_gradient(x),
     "copy.default": lambda x, source, *_: tl.broadcast_to(cast(source, x.dtype), x.shape),
-    "fill.Scalar fill.Tensor": lambda x, value: tl.zeros_like(x) + cast(value, x.dtype),
+    "fill.Scalar fill.Tensor": _fill,
     "zero.default": lambda x: tl.zeros_like(x),
 }
 

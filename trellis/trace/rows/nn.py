@@ -7,7 +7,7 @@ from typing import Any
 
 from trellis import ops as tl
 from trellis.core.dtypes import bool as bool_, float32
-from trellis.trace.rows.support import Row, Table, cast, drops, seed, sizes
+from trellis.trace.rows.support import Row, Table, cast, drops, seed, sizes, whole
 
 
 # ---- convolutions --------------------------------------------------------------------------------------------------------------
@@ -127,7 +127,7 @@ def _group_norm(x: Any, groups: int, weight: Any = None, bias: Any = None, eps: 
 
 
 def _native_group_norm(x: Any, weight: Any, bias: Any, n: int, c: int, hw: int, groups: int, eps: float) -> list[Any]:
-    flat = tl.reshape(x, sizes((x.shape[0], groups, -1)))
+    flat = tl.reshape(x, sizes((x.shape[0], groups, c // groups * hw)))
     mean, rstd = tl.mean(flat, axis=2), tl.reciprocal(tl.sqrt(tl.var(flat, axis=2) + eps))
     return [_group_norm(x, groups, weight, bias, eps), mean, rstd]
 
@@ -224,8 +224,8 @@ def _resize(mode: str, *, corners: bool = False, antialias: bool = False) -> Row
         align = rest.pop(0) if corners and rest else False
         scales = [s for r in rest if r is not None for s in (r if isinstance(r, (list, tuple)) else [r])]
         options = {"mode": mode, "align_corners": bool(align), "antialias": antialias, "data_format": "channel_first"}
-        if size is None:
-            return tl.interpolate(x, scale_factor=tuple(scales), **options)
+        if size is None or [math.floor(n * s) for n, s in zip(x.shape[2:], scales)] == list(size):
+            return tl.interpolate(x, scale_factor=tuple(scales), **options)  # torch divides places by the scale, not by the sizes
         return tl.interpolate(x, tuple(size), **options)
 
     return row
@@ -287,7 +287,9 @@ def _nll(x: Any, target: Any, weight: Any = None, reduction: int = 1, ignore_ind
 def _nll_forward(x: Any, target: Any, weight: Any, reduction: int, ignore_index: int) -> list[Any]:
     kept = target != ignore_index
     count = (
-        tl.sum(cast(kept, x.dtype))
+        tl.zeros((), dtype=x.dtype)
+        if reduction == 0 and x.ndim > 1
+        else tl.sum(cast(kept, x.dtype))
         if weight is None
         else tl.sum(tl.where(kept, tl.take(weight, tl.where(kept, target, 0), axis=0), 0))
     )
@@ -310,7 +312,7 @@ def _bce(name: str) -> Row:
         each = each if weight is None else each * weight
         return (
             (each, tl.mean(each), tl.sum(each))[reduction]
-            if reduction == 0
+            if reduction == 0 and x.ndim > 1
             else tl.mean(each)
             if reduction == 1
             else tl.sum(each)
@@ -331,20 +333,25 @@ def _grouped_mm(x: Any, weight: Any, offs: Any = None, bias: Any = None, out_dty
     return tl.where(tl.expand_dims(inside, 1), chosen, 0)
 
 
+def _linear(x: Any, weight: Any, bias: Any = None) -> Any:
+    if x.ndim > 1 and weight.ndim == 2:
+        return tl.linear(x, weight, bias=bias)
+    made = tl.matmul(x, tl.matrix_transpose(weight) if weight.ndim > 1 else weight)
+    return made if bias is None else made + bias
+
+
 TABLE: Table = {
-    "linear.default": lambda x, weight, bias=None: (
-        tl.linear(x, weight, bias=bias) if x.ndim > 1 and weight.ndim == 2 else _small_linear(x, weight, bias)
-    ),
+    "linear.default": whole(_linear),
     "bilinear.default": lambda a, b, weight, bias=None: (
         tl.einsum("...i,oij,...j->...o", a, weight, b) + (0 if bias is None else bias)
     ),
-    **{f"conv{n}d.default conv{n}d.padding": _conv(n) for n in (1, 2, 3)},
-    "conv_transpose1d.default": _conv_transpose(1),
-    "conv_transpose2d.input": _conv_transpose(2),
-    "conv_transpose3d.input": _conv_transpose(3),
-    "convolution.default": _convolution,
+    **{f"conv{n}d.default conv{n}d.padding": whole(_conv(n)) for n in (1, 2, 3)},
+    "conv_transpose1d.default": whole(_conv_transpose(1)),
+    "conv_transpose2d.input": whole(_conv_transpose(2)),
+    "conv_transpose3d.input": whole(_conv_transpose(3)),
+    "convolution.default": whole(_convolution),
     **{f"max_pool{n}d.default": _max_pool(n) for n in (1, 2, 3)},
-    **{f"avg_pool{n}d.default": _avg_pool(n) for n in (1, 2, 3)},
+    **{f"avg_pool{n}d.default": whole(_avg_pool(n)) for n in (1, 2, 3)},
     **{f"adaptive_avg_pool{n}d.default": _adaptive("avg", n) for n in (1, 2, 3)},
     **{f"_adaptive_avg_pool{n}d.default": _adaptive("avg", n) for n in (2, 3)},
     "layer_norm.default": _layer_norm,
@@ -380,7 +387,11 @@ TABLE: Table = {
     "grid_sampler.default grid_sampler_2d.default grid_sampler_3d.default": _grid_sample,
     "affine_grid_generator.default": _affine_grid,
     "im2col.default": _im2col,
-    "cosine_similarity.default": lambda a, b, dim=1, eps=1e-8: tl.cosine_similarity(a, b, axis=dim, eps=eps),
+    "cosine_similarity.default": lambda a, b, dim=1, eps=1e-8: (
+        tl.cosine_similarity(a, b, axis=dim, eps=eps)
+        if a.ndim or b.ndim
+        else tl.cosine_similarity(tl.reshape(a, (1,)), tl.reshape(b, (1,)), axis=0, eps=eps)
+    ),
     # ---- losses
     "cross_entropy_loss.default": _cross_entropy,
     "nll_loss.default nll_loss_nd.default nll_loss2d.default": _nll,
@@ -394,8 +405,3 @@ TABLE: Table = {
     # ---- experts of transformers
     "transformers.grouped_mm_fallback.default _grouped_mm.default": _grouped_mm,
 }
-
-
-def _small_linear(x: Any, weight: Any, bias: Any) -> Any:
-    made = tl.matmul(x, tl.matrix_transpose(weight) if weight.ndim > 1 else weight)
-    return made if bias is None else made + bias

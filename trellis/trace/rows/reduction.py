@@ -6,8 +6,8 @@ import math
 from typing import Any
 
 from trellis import ops as tl
-from trellis.core.dtypes import bool as bool_, int32, int64
-from trellis.trace.rows.support import Row, Table, axes_of, axis_of, cast, integers, together
+from trellis.core.dtypes import bool as bool_, int32
+from trellis.trace.rows.support import Row, Table, axes_of, axis_of, cast, counting, floats, integers, is_array, together
 
 
 # ---- reductions ----------------------------------------------------------------------------------------------------------------
@@ -24,6 +24,13 @@ def _mean(x: Any, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) 
 def _prod(x: Any, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Any:
     x = cast(integers(x), dtype)
     return x if x.ndim == 0 else tl.prod(x, axis=dim, keepdims=keepdim)
+
+
+def _without_nans(op: str) -> Row:
+    def row(x: Any, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Any:
+        return getattr(tl, op)(cast(integers(x), dtype), axis=axes_of(dim) if x.ndim else None, keepdims=keepdim)
+
+    return row
 
 
 def _truth(op: str) -> Row:
@@ -112,19 +119,19 @@ def _running_extreme(op: str) -> Row:
     def row(x: Any, dim: int) -> list[Any]:
         if x.ndim == 0:
             return [x, tl.zeros((), dtype=_index_dtype(x))]
-        last = tl.moveaxis(x, dim, -1)
+        last = tl.moveaxis(integers(x), dim, -1)
         size = last.shape[-1]
         earlier = tl.expand_dims(tl.arange(size), 0) <= tl.expand_dims(tl.arange(size), 1)
         worst = (
             (-math.inf if op == "max" else math.inf)
             if x.dtype.kind == "f"
-            else getattr(tl.iinfo(x.dtype), "min" if op == "max" else "max")
+            else getattr(tl.iinfo(last.dtype), "min" if op == "max" else "max")
         )
         spread = tl.where(earlier, tl.expand_dims(last, -2), worst)
         best = getattr(tl, op)(spread, axis=-1, keepdims=True)
         index = size - 1 - tl.argmax(tl.astype(tl.flip(tl.logical_and(spread == best, earlier), axis=-1), int32), axis=-1)
         values = tl.take_along_axis(last, index, axis=-1)
-        return [tl.moveaxis(v, -1, dim) for v in (values, index)]
+        return [tl.moveaxis(v, -1, dim) for v in (cast(values, x.dtype), index)]
 
     return row
 
@@ -132,6 +139,16 @@ def _running_extreme(op: str) -> Row:
 def _logcumsumexp(x: Any, dim: int) -> Any:
     top = tl.stop_gradient(tl.max(x, axis=dim, keepdims=True)) if x.ndim else x
     return x if x.ndim == 0 else tl.log(tl.cumulative_sum(tl.exp(x - top), axis=axis_of(dim, x.ndim))) + top
+
+
+def _softmax(op: str) -> Row:
+    """With a dtype, or with the flag of torch's inner op, which means half to float."""
+
+    def row(x: Any, dim: int, dtype: Any = None) -> Any:
+        x = floats(x if isinstance(dtype, bool) else cast(x, dtype))
+        return getattr(tl, op)(x, axis=dim) if x.ndim else tl.reshape(getattr(tl, op)(tl.reshape(x, (1,))), ())
+
+    return row
 
 
 # ---- sorting -------------------------------------------------------------------------------------------------------------------
@@ -161,6 +178,12 @@ def _kth(x: Any, k: int, dim: int = -1, keepdim: bool = False) -> list[Any]:
     return found if keepdim else [tl.squeeze(v, dim) for v in found]
 
 
+def _search(edges: Any, x: Any, *, out_int32: bool = False, right: bool = False, side: Any = None, sorter: Any = None) -> Any:
+    edges = edges if sorter is None else tl.take_along_axis(edges, sorter, axis=-1)
+    x = x if is_array(x) else cast(x, edges.dtype)
+    return cast(tl.searchsorted(edges, x, side="right" if right else side or "left"), int32 if out_int32 else None)
+
+
 def _median(x: Any, dim: Any = None, keepdim: bool = False) -> Any:
     if dim is None:
         flat = tl.reshape(x, (-1,))
@@ -174,6 +197,8 @@ def _matmul(a: Any, b: Any) -> Any:
 
 
 def _scaled_sum(x: Any, product: Any, beta: Any, alpha: Any) -> Any:
+    if x.dtype.kind not in "fc":
+        beta, alpha = int(beta), int(alpha)
     product = product if alpha == 1 else product * alpha
     return product if beta == 0 else x + product if beta == 1 else x * beta + product
 
@@ -188,6 +213,28 @@ def _addbmm(x: Any, a: Any, b: Any, *, beta: Any = 1, alpha: Any = 1) -> Any:
 
 def _dot(a: Any, b: Any) -> Any:
     return tl.sum(a * b)
+
+
+def _solve(a: Any, b: Any, *, left: bool = True) -> Any:
+    if not left:
+        return tl.matrix_transpose(tl.linalg.solve(tl.matrix_transpose(a), tl.matrix_transpose(b)))
+    if b.ndim > 1 and b.ndim == a.ndim - 1 and b.shape == a.shape[:-1]:  # a vector for each matrix
+        return tl.squeeze(tl.linalg.solve(a, tl.expand_dims(b, -1)), -1)
+    return tl.linalg.solve(a, b)
+
+
+def _solve_triangular(a: Any, b: Any, *, upper: bool, left: bool = True, unitriangular: bool = False) -> Any:
+    if unitriangular:
+        a = tl.where(tl.eye(a.shape[-1], dtype=bool_), cast(1, a.dtype), a)
+    if left:
+        return tl.linalg.solve_triangular(a, b, lower=not upper)
+    turned = (tl.matrix_transpose(x) for x in (a, b))
+    return tl.matrix_transpose(tl.linalg.solve_triangular(*turned, lower=upper))
+
+
+def _lower(x: Any, uplo: str) -> Any:
+    """A symmetric matrix that stands in the lower triangle."""
+    return x if uplo.upper() == "L" else tl.conj(tl.matrix_transpose(x)) if x.dtype.kind == "c" else tl.matrix_transpose(x)
 
 
 def _histc(x: Any, bins: int = 100, low: Any = 0, high: Any = 0) -> Any:
@@ -223,8 +270,8 @@ TABLE: Table = {
     "sum.default sum.dim_IntList": _sum,
     "mean.default mean.dim": _mean,
     "prod.default prod.dim_int": _prod,
-    "nansum.default": lambda x, dim=None, keepdim=False, *, dtype=None: tl.nansum(x, axis=axes_of(dim), keepdims=keepdim),
-    "nanmean.default": lambda x, dim=None, keepdim=False, *, dtype=None: tl.nanmean(x, axis=axes_of(dim), keepdims=keepdim),
+    "nansum.default": _without_nans("nansum"),
+    "nanmean.default": _without_nans("nanmean"),
     "all.default all.dim all.dims _is_all_true.default": _truth("all"),
     "any.default any.dim any.dims _is_any_true.default": _truth("any"),
     "max.default amax.default": _extreme("max"),
@@ -243,12 +290,12 @@ TABLE: Table = {
     "std_mean.default std_mean.dim": _spread("std", with_mean=True),
     "std_mean.correction": _keyword(_spread("std", with_mean=True)),
     "logsumexp.default special_logsumexp.default": lambda x, dim, keepdim=False: (
-        x if x.ndim == 0 else tl.logsumexp(x, axis=axes_of(dim), keepdims=keepdim)
+        floats(x) if x.ndim == 0 else tl.logsumexp(x, axis=axes_of(dim), keepdims=keepdim)
     ),
     "linalg_vector_norm.default": _norm,
     "norm.Scalar norm.ScalarOpt_dim norm.ScalarOpt_dim_dtype norm.ScalarOpt_dtype": _norm,
-    "count_nonzero.default count_nonzero.dim_IntList": lambda x, dim=None: (
-        tl.count_nonzero(x, axis=axes_of(dim)) if x.ndim else cast(x != 0, int64)
+    "count_nonzero.default count_nonzero.dim_IntList": lambda x, dim=None: tl.count_nonzero(
+        x, axis=axes_of(dim) if x.ndim else None
     ),
     "cumsum.default": _cumulative("cumulative_sum"),
     "cumprod.default": _cumulative("cumulative_prod"),
@@ -256,15 +303,11 @@ TABLE: Table = {
     "cummin.default": _running_extreme("min"),
     "logcumsumexp.default": _logcumsumexp,
     "diff.default": lambda x, n=1, dim=-1, prepend=None, append=None: tl.diff(x, axis=dim, n=n, prepend=prepend, append=append),
-    "softmax.int _softmax.default": lambda x, dim, dtype=None: (
-        tl.softmax(cast(x, dtype if dtype not in (False, True) else None), axis=dim) if x.ndim else x * 0 + 1
-    ),
+    "softmax.int _softmax.default": _softmax("softmax"),
     "_safe_softmax.default": lambda x, dim, dtype=None: tl.where(
         tl.max(x, axis=dim, keepdims=True) == -math.inf, 0.0, tl.softmax(x, axis=dim)
     ),
-    "log_softmax.int _log_softmax.default": lambda x, dim, dtype=None: (
-        tl.log_softmax(cast(x, dtype if dtype not in (False, True) else None), axis=dim) if x.ndim else x * 0
-    ),
+    "log_softmax.int _log_softmax.default": _softmax("log_softmax"),
     "sort.default": _sort,
     "sort.stable": _stable,
     "argsort.default": lambda x, dim=-1, descending=False: _sort(x, dim, descending)[1],
@@ -273,12 +316,8 @@ TABLE: Table = {
     "topk.default": _top_k,
     "kthvalue.default": _kth,
     "median.default median.dim": _median,
-    "searchsorted.Tensor": lambda edges, x, *, out_int32=False, right=False, side=None, sorter=None: tl.searchsorted(
-        edges, x, side="right" if right else side or "left"
-    ),
-    "bucketize.Tensor": lambda x, edges, *, out_int32=False, right=False: tl.searchsorted(
-        edges, x, side="right" if right else "left"
-    ),
+    "searchsorted.Tensor searchsorted.Scalar": _search,
+    "bucketize.Tensor bucketize.Scalar": lambda x, edges, **options: _search(edges, x, **options),
     "isin.Tensor_Tensor": lambda x, test, *, assume_unique=False, invert=False: tl.isin(x, test, invert=invert),
     "histc.default": _histc,
     "trapezoid.dx trapz.dx": _trapezoid,
@@ -292,10 +331,10 @@ TABLE: Table = {
         else tl.tensordot(a, b, axes=((-1 + a.ndim,), (-1 + b.ndim,)))
     ),
     "linalg_vecdot.default": lambda a, b, *, dim=-1: tl.vecdot(a, b, axis=dim),
-    "outer.default ger.default": "outer",
+    "outer.default ger.default": counting(lambda a, b: tl.outer(a, b)),
     "addmm.default addmv.default baddbmm.default": _addmm,
     "addbmm.default": _addbmm,
-    "addr.default": lambda x, a, b, *, beta=1, alpha=1: _scaled_sum(x, tl.outer(a, b), beta, alpha),
+    "addr.default": counting(lambda x, a, b, *, beta=1, alpha=1: _scaled_sum(x, tl.outer(a, b), beta, alpha)),
     "einsum.default": _einsum,
     "tensordot.default": _tensordot,
     "cross.default linalg_cross.default": lambda a, b, dim=-1: tl.linalg.cross(*together(a, b), axis=-1 if dim is None else dim),
@@ -306,14 +345,10 @@ TABLE: Table = {
     "linalg_slogdet.default slogdet.default": lambda x: list(tl.linalg.slogdet(x)),
     "logdet.default": lambda x: tl.log(tl.linalg.det(x)),
     "linalg_cholesky.default cholesky.default": lambda x, upper=False: tl.linalg.cholesky(x, upper=upper),
-    "linalg_solve.default": lambda a, b, *, left=True: (
-        tl.linalg.solve(a, b) if left else tl.matrix_transpose(tl.linalg.solve(tl.matrix_transpose(a), tl.matrix_transpose(b)))
-    ),
-    "linalg_solve_triangular.default": lambda a, b, *, upper, left=True, unitriangular=False: tl.linalg.solve_triangular(
-        a, b, lower=not upper
-    ),
-    "linalg_eigvalsh.default": lambda x, uplo="L": tl.linalg.eigvalsh(x),
-    "linalg_eigh.default": lambda x, uplo="L": list(tl.linalg.eigh(x)),
+    "linalg_solve.default": _solve,
+    "linalg_solve_triangular.default": _solve_triangular,
+    "linalg_eigvalsh.default": lambda x, uplo="L": tl.linalg.eigvalsh(_lower(x, uplo)),
+    "linalg_eigh.default": lambda x, uplo="L": list(tl.linalg.eigh(_lower(x, uplo))),
     "linalg_svd.default": lambda x, full_matrices=True: list(tl.linalg.svd(x, full_matrices=full_matrices)),
     "linalg_svdvals.default": lambda x: tl.linalg.svdvals(x),
     "linalg_qr.default": lambda x, mode="reduced": list(tl.linalg.qr(x, mode=mode)),

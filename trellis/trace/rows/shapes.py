@@ -7,8 +7,8 @@ from typing import Any
 
 from trellis import ops as tl
 from trellis.core.dispatch import default_backend
-from trellis.core.dtypes import bool as bool_, float32, int64
-from trellis.trace.rows.support import Table, axis_of, cast, full, is_array, sizes, supported
+from trellis.core.dtypes import bool as bool_, float32, float64, int64
+from trellis.trace.rows.support import Table, axis_of, cast, counting, full, is_array, sizes, supported
 
 END = 2**63 - 1
 
@@ -195,7 +195,7 @@ def _shuffle(x: Any, factor: int) -> Any:
 
 def _images(function: Any, x: Any, factor: int) -> Any:
     lead = x.shape[:-3]
-    made = function(tl.reshape(x, (-1, *x.shape[-3:])), factor, data_format="NCHW")
+    made = function(tl.reshape(x, (-1 if None in lead else math.prod(lead), *x.shape[-3:])), factor, data_format="NCHW")
     return tl.reshape(made, sizes((*lead, *made.shape[1:])))
 
 
@@ -225,6 +225,8 @@ def _index_select(x: Any, dim: int, index: Any) -> Any:
 
 
 def _gather(x: Any, dim: int, index: Any, *, sparse_grad: bool = False) -> Any:
+    if index.size == 0:
+        return tl.zeros(index.shape, dtype=x.dtype)
     if x.ndim == 0 or index.ndim == 0:
         return tl.reshape(tl.take(tl.reshape(x, (-1,)), tl.reshape(index, (-1,)), axis=0), index.shape)
     return x[_places(index, axis_of(dim, x.ndim))]
@@ -320,7 +322,8 @@ def _select_scatter(x: Any, source: Any, dim: int, index: int) -> Any:
 
 def _masked_scatter(x: Any, mask: Any, source: Any) -> Any:
     """The elements of `source` one after the other where the mask is true."""
-    mask = tl.reshape(tl.broadcast_to(mask, x.shape), (-1,))
+    x, mask = tl.broadcast_arrays(x, mask)
+    mask = tl.reshape(mask, (-1,))
     flat = tl.reshape(source, (-1,))
     order = tl.cumulative_sum(cast(mask, int64)) - 1
     taken = tl.take(flat, tl.clip(order, 0, flat.shape[0] - 1), axis=0)
@@ -334,6 +337,26 @@ def _masked_select(x: Any, mask: Any) -> Any:
 
 def _take(x: Any, index: Any) -> Any:
     return tl.reshape(tl.take(tl.reshape(x, (-1,)), tl.reshape(index, (-1,)), axis=0), index.shape)
+
+
+def _take_along_dim(x: Any, index: Any, dim: int | None = None) -> Any:
+    if dim is None:
+        return tl.take(tl.reshape(x, (-1,)), tl.reshape(index, (-1,)), axis=0)
+    return tl.take_along_axis(*_beside(x, index, dim), axis=dim)
+
+
+def _nonzero(x: Any) -> Any:
+    found = tl.stack(tl.nonzero(x if x.ndim else tl.reshape(x, (1,))), axis=-1)
+    return found if x.ndim else found[:, :0]  # a number has no axes, so an index of it has no numbers
+
+
+def _one_hot(x: Any, classes: int = -1) -> Any:
+    return cast(tl.one_hot(x, int(tl.max(x)) + 1 if classes < 0 else classes), int64)
+
+
+def _bincount(x: Any, weights: Any = None, minlength: int = 0) -> Any:
+    weights = cast(weights, float64) if weights is not None and weights.dtype.kind != "f" else weights
+    return tl.bincount(x, weights=weights, minlength=minlength)
 
 
 # ---- creation ------------------------------------------------------------------------------------------------------------------
@@ -444,27 +467,23 @@ TABLE: Table = {
     "kron.default": "kron",
     # ---- indexing
     "index.Tensor _unsafe_index.Tensor": _index,
-    "index_put.default _unsafe_index_put.default": _index_put,
-    "_index_put_impl.default": _index_put,
+    "index_put.default _unsafe_index_put.default _index_put_impl.default": counting(_index_put),
     "index_select.default": _index_select,
     "gather.default": _gather,
-    "take_along_dim.default": lambda x, index, dim=None: (
-        _take(x, index) if dim is None else tl.take_along_axis(*_beside(x, index, dim), axis=dim)
-    ),
+    "take_along_dim.default": _take_along_dim,
     "take.default": _take,
-    "scatter.src scatter.value scatter.reduce scatter.value_reduce": _scatter,
-    "scatter_add.default": _scatter_add,
-    "scatter_reduce.two": _scatter_reduce,
-    "index_add.default": _index_add,
+    "scatter.src scatter.value scatter.reduce scatter.value_reduce": counting(_scatter),
+    "scatter_add.default": counting(_scatter_add),
+    "scatter_reduce.two": counting(_scatter_reduce),
+    "index_add.default": counting(_index_add),
     "index_copy.default": _index_copy,
     "index_fill.int_Scalar index_fill.int_Tensor": _index_fill,
     "slice_scatter.default": _slice_scatter,
     "select_scatter.default": _select_scatter,
     "masked_scatter.default": _masked_scatter,
     "masked_select.default": _masked_select,
-    "nonzero.default": lambda x: tl.stack(tl.nonzero(x), axis=-1),
-    "nonzero_numpy.default": lambda x: list(tl.nonzero(x)),
-    "argwhere.default": lambda x: tl.stack(tl.nonzero(x), axis=-1),
+    "nonzero.default argwhere.default": _nonzero,
+    "nonzero_numpy.default": lambda x: list(tl.nonzero(x if x.ndim else tl.reshape(x, (1,)))),
     # ---- creation
     "arange.default arange.start arange.start_step": _arange,
     "linspace.default": _linspace,
@@ -488,8 +507,8 @@ TABLE: Table = {
     "triu_indices.default": lambda rows, columns, offset=0, *, dtype=None: tl.asarray(
         _triangle(rows, columns, offset, True), dtype=supported(dtype or int64), backend=default_backend()
     ),
-    "one_hot.default": lambda x, classes=-1: cast(tl.one_hot(x, classes), int64),
-    "bincount.default": lambda x, weights=None, minlength=0: tl.bincount(x, weights=weights, minlength=minlength),
+    "one_hot.default": _one_hot,
+    "bincount.default": _bincount,
 }
 
 

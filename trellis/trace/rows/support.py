@@ -104,3 +104,35 @@ def seed() -> Any:
 def integers(x: Any) -> Any:
     """Bools as integers, for ops that only have numbers."""
     return cast(x, int64) if is_array(x) and x.dtype is bool_ else x
+
+
+def floats(x: Any) -> Any:
+    """Bools and integers as floats."""
+    return x if x.dtype.kind in "fc" else cast(x, float32)
+
+
+def are_bools(*operands: Any) -> bool:
+    return all(isinstance(x, bool) or (is_array(x) and x.dtype is bool_) for x in operands)
+
+
+def counting(row: Row) -> Row:
+    """A row that adds or multiplies elements, for bools, too: true is 1, and the result is true where it is not 0."""
+
+    def run(x: Any, *rest: Any, **params: Any) -> Any:
+        if x.dtype is not bool_:
+            return row(x, *rest, **params)
+        return row(integers(x), *[integers(r) if isinstance(r, Array) else r for r in rest], **params) != 0
+
+    return run
+
+
+def whole(row: Row) -> Row:
+    """A row that has floats only, for integers, too."""
+
+    def run(x: Any, *rest: Any, **params: Any) -> Any:
+        if x.dtype.kind in "fc":
+            return row(x, *rest, **params)
+        wide = [cast(r, float64) if isinstance(r, Array) else r for r in (x, *rest)]
+        return cast(tl.trunc(row(*wide, **params) * (1 + 1e-9)), x.dtype)  # 2.9999999999999996 is 3
+
+    return run
