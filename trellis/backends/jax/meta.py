@@ -269,4 +269,6 @@ for _kind in (Array, View):
     jax.tree_util.register_pytree_with_keys(
         _kind, lambda x: (((_KEY, x._data),), None), _rebuild, flatten_func=lambda x: ((x._data,), None)
     )
-jax.tree_util.register_pytree_with_keys(Container, _flatten_with_keys, Container._tree_unflatten)
+jax.tree_util.register_pytree_with_keys(
+    Container, _flatten_with_keys, Container._tree_unflatten, flatten_func=Container._tree_flatten
+)
