@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import dataclasses
 import functools
 import itertools
@@ -491,6 +492,43 @@ def test_compile_shapes_and_frameworks() -> None:
                 assert made[1] == "two"
             assert len(run(make(info.name, X))) == 1
             assert len(run(make(info.name, V))) == 2
+
+
+@pytest.mark.parametrize(
+    "first", [{"b": 1, "a": 2}, collections.OrderedDict(b=1, a=2), Pair(1, 2), tl.Container(b=1, a=2), [1, {"b": 2}]]
+)
+def test_compiled_calls_by_the_short_way(backend: str, first: Any) -> None:
+    """The second call of a structure is looked up by a shorter key, which must tell the same structures apart."""
+    traced = []
+
+    def function(nest: Any, scale: Any = 1.0) -> Any:
+        traced.append(nest)
+        return [x * (i + 1) * scale for i, x in enumerate(tl.tree.leaves(nest))]
+
+    step = tl.compile(function)
+    for kind in (tl.asarray, lambda x: x):
+        nests = [tl.tree.map(lambda x, n=n, kind=kind: kind(make(backend, V * x + n)), first) for n in range(3)]
+        for nest in [*nests, *nests[::-1]]:
+            for options in ({}, {"scale": 2.0}, {"scale": make(backend, np.asarray(3, V.dtype))}):
+                before = len(traced)
+                for y, expected in zip(step(nest, **options), function(nest, **options), strict=True):
+                    assert isinstance(y, tl.Array) == (kind is tl.asarray)
+                    check(tl.to_numpy(y), tl.to_numpy(expected))
+                if nest is not nests[0] and backend in ("jax", "tensorflow"):  # torch appends at each call
+                    assert len(traced) == before + 1, "traced again for a structure that is known"
+        step(tl.tree.map(lambda _, kind=kind: kind(V), first))  # on NumPy, between calls on another framework
+
+
+def test_a_compiled_function_looks_again_at_what_it_closes_over_on_torch() -> None:
+    torch = pytest.importorskip("torch")
+    factor, module = [2.0], tl.Linear(4, 4, backend="torch", seed=0)
+    step = tl.compile(lambda x: module(x) * factor[0])
+    x = torch.ones(4)
+    first = step(x)
+    factor[0] = 3.0
+    assert torch.allclose(step(x), first * 1.5)
+    module.v = module.v * 0
+    assert not step(x).any()
 
 
 def test_compile_with_gradients_and_vmap(backend: str) -> None:

@@ -562,3 +562,30 @@ def test_twenty_threads_on_all_frameworks() -> None:
         thread.join()
     for number, job in enumerate(jobs):
         assert found[number] == alone[job], job
+
+
+def test_fit_again_compiles_nothing_until_something_changes(backend: str) -> None:
+    traced = []
+
+    def loss(outputs: Any, targets: Any) -> Any:
+        traced.append(1)
+        return tl.mse_loss(outputs, targets)
+
+    rng = np.random.default_rng(0)
+    x, y = rng.normal(size=(8, 3)).astype("float32"), rng.normal(size=(8, 2)).astype("float32")
+    model = tl.Sequential(tl.Linear(3, 4, backend=backend, seed=0), tl.Dropout(0.5), tl.Linear(4, 2, backend=backend, seed=1))
+    optimizer, trainer = tl.Adam(0.01), tl.Trainer(progress=False, compile=backend in ("jax", "tensorflow"))
+
+    def fit() -> int:
+        before = len(traced)
+        trainer.fit(model, (x, y), loss, optimizer, batch_size=8, metrics="rmse")
+        return len(traced) - before
+
+    first, again = fit(), fit()
+    optimizer.lr = 0.02  # an argument of the compiled step
+    assert (again, fit()) == ((0, 0) if backend in ("jax", "tensorflow") else (first, first))
+    losses = []
+    for change in (lambda: None, lambda: setattr(model[1], "prob", 0.0), lambda: setattr(optimizer, "beta1", 0.5)):
+        change()
+        losses.append(fit())
+    assert losses == ([0, first, first] if backend in ("jax", "tensorflow") else [first] * 3)

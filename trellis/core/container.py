@@ -313,6 +313,9 @@ class Container(Operators, MutableMapping[str, Any]):
         keys, members, order = _split(self)
         return list(zip(keys, members)), order
 
+    def _tree_flatten(self) -> tuple[list[Any], tree.InsertionOrder]:
+        return _split(self)[1:]
+
     @classmethod
     def _tree_unflatten(cls, order: Any, children: Iterable[Any]) -> Container:
         return _join(cls, sorted(order), order, list(children))

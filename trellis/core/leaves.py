@@ -10,12 +10,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from trellis.core import tree
-from trellis.core.array import Array, unwrap
+from trellis.core.array import Array, View, unwrap
 from trellis.core.dispatch import SCALARS, UnknownOperand, find_all, interpreters, load, target
 from trellis.core.free import Free, settled
 from trellis.core.typing import AnyArray
 
-__all__ = ["ARRAY", "NUMBER", "OTHER", "MixedNest", "Nest", "backend_of", "device_of", "kind_of", "unwrap"]
+__all__ = ["ARRAY", "NUMBER", "OTHER", "MixedNest", "Nest", "backend_of", "device_of", "kind_of", "take_apart", "unwrap"]
 
 ARRAY, NUMBER, OTHER = "array", "number", "other"  # the kinds of leaves
 
@@ -89,6 +89,28 @@ class MixedNest(Nest):
         made.treedef, made.wrapped, made.kinds, others = structure
         made.leaves, made.arrays = list(others), list(arrays)
         return made
+
+
+_NUMBERS = frozenset((bool, int, float, complex))
+_WRAPPERS = frozenset((Array, View))
+
+
+def take_apart(nest: Any, arrays: frozenset[type]) -> tuple[list[Any], Any] | None:
+    """The unwrapped leaves of a nest, and a key: nests with equal keys differ in the values of their leaves only.
+
+    None if a leaf is neither a number nor an array of these types, or if no leaf is an array. It is faster than a MixedNest, for
+    a call whose structure is known.
+    """
+    leaves: list[Any] = []
+    key = tree.signature(nest, leaves)
+    leaves = [x._data if type(x) in _WRAPPERS else x for x in leaves]
+    return (leaves, key) if are_arrays(leaves, arrays) else None
+
+
+def are_arrays(leaves: Sequence[Any], arrays: frozenset[type]) -> bool:
+    """Whether the leaves are arrays of these types, or numbers beside one."""
+    types = set(map(type, leaves)) - _NUMBERS
+    return types <= arrays and len(types) > 0
 
 
 def backend_of(arrays: Sequence[AnyArray]) -> Any:

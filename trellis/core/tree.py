@@ -226,6 +226,26 @@ def _flatten(node: Any, leaves: list[Any]) -> TreeDef:
     return TreeDef(type(node), keys, extra, tuple(children), len(leaves) - before)
 
 
+def signature(node: Any, leaves: list[Any]) -> Any:
+    """Append the leaves of a nest to a list. The result is equal for nests of one structure with leaves of the same types.
+
+    It is made of plain tuples, which Python hashes and compares faster than a TreeDef.
+    """
+    kind = _KINDS[type(node)]
+    if kind is None:
+        leaves.append(node)
+        return type(node)
+    keys, members, extra = kind.split(node)
+    made: list[Any] = [type(node), keys if type(keys) is range else tuple(keys), extra if kind.static else None]
+    for child in members:
+        if _KINDS[type(child)] is None:
+            leaves.append(child)
+            made.append(type(child))
+        else:
+            made.append(signature(child, leaves))
+    return tuple(made)
+
+
 def _unflatten(treedef: TreeDef, leaves: Any) -> Any:
     if treedef.type is None:
         return next(leaves)

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from trellis.core import dtypes
+from trellis.core import dispatch, dtypes
 from trellis.core.array import Array
 from trellis.core.dispatch import SCALARS, drawing, find_all, interpreters, load, target
 from trellis.core.dtypes import DType, float32, float64
@@ -27,12 +27,14 @@ from trellis.core.typing import DeviceLike, DTypeLike, Like, Operand, SeedLike, 
 from trellis.ops import arguments
 from trellis.ops.conversion import asarray, astype, placed
 from trellis.ops.elementwise import abs, log, maximum, minimum, sqrt
+from trellis.ops.manipulation import concat, reshape
 from trellis.ops.reduction import any as any_, max as max_, min as min_
 from trellis.ops.searching import where
 from trellis.ops.shapes import broadcasts
 from trellis.random.keys import STREAM, Key, derived, holder, one_key
 from trellis.random.state import generator as own_generator, next_key
 
+_BLOCK = 30_000  # from 32,768 elements on torch starts its threads, which wait more than they work
 Size = tuple[Any, ...]  # ints; in a compiled TensorFlow function also tensors
 
 
@@ -56,7 +58,21 @@ class Seeded:
 
     def normal(self, shape: Size, dtype: DType, stream: int = 0, offset: int = 0) -> Array:
         grid = computing(dtype)
-        return astype(normal_quantile(inside(self.unit(shape, grid, stream, offset), grid), tails=False), dtype, copy=False)
+        unit = self.unit(shape, grid, stream, offset)
+
+        def finish(part: Array) -> Array:
+            return astype(normal_quantile(inside(part, grid), tails=False), dtype, copy=False)
+
+        if (
+            not (self._ops.changes_in_place and type(self._words) is tuple)
+            or dispatch.is_compiling()
+            or unit.device != "cpu"
+            or not unit.size
+        ):
+            return finish(unit)
+        # Such frameworks run op by op: in blocks the steps of the formula stay in the cache.
+        flat = unit._data.reshape(-1)
+        return reshape(concat([finish(Array(flat[i : i + _BLOCK])) for i in range(0, flat.shape[0], _BLOCK)]), shape)
 
 
 class Unseeded:

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from trellis.core.container import Container
-from trellis.nn.saving import FileError, load, parts_left_by, save
+from trellis.core.files import parts_left_by
+from trellis.nn.saving import FileError, load, save
 from trellis.optim.engine import fitted
 from trellis.optim.schedules import whole_number
 from trellis.training.steps import inner, rate_of

@@ -23,7 +23,7 @@ from trellis.ops.comparison import isfinite
 from trellis.ops.conversion import astype, to_numpy
 from trellis.ops.manipulation import concat
 from trellis.ops.reduction import all as all_of, mean
-from trellis.random.keys import Key
+from trellis.random.keys import Key, fold_in
 from trellis.training.data import Batch, Place
 from trellis.transforms.compile import compile as compiled
 from trellis.transforms.gradients import value_and_grad
@@ -40,8 +40,13 @@ class Moment(NamedTuple):
 
     v: Container
     buffers: Container
-    key: Key
+    seed: Key
+    step: int
     batch: Batch
+
+    @property
+    def key(self) -> Key:
+        return fold_in(self.seed, self.step)
 
 
 class Steps:
@@ -56,34 +61,59 @@ class Steps:
             compile = place.backend.name != "torch"  # whose compiler takes longer than many a training
         self.compiles = compile and place.backend.compiles([])
         self._train = compiled(self._advance)
+        self._known: Any = None  # the learning rate, the seed and the step that these arrays hold
+        self._rate = self._clock = None
         maybe_compiled = compiled if self.compiles else (lambda function: function)
         self._measure, self._outputs = maybe_compiled(self._evaluate), maybe_compiled(self._apply)
+
+    @staticmethod
+    def kept(model: Module, loss: Any, optimizer: Any, metrics: Any, place: Place, compile: bool | None) -> Steps:
+        """The steps of the last `fit` by this optimizer if all is as it was, else new ones: nothing is compiled again."""
+        layers = [(path, name, x) for path, one, _ in modules(model) for name, x in tree.leaves_with_paths(dict(vars(one)))]
+        plain = bool, int, float, str
+        settings = [(*at, x if type(x) in plain else (id(x), x)) for *at, x in layers if not isinstance(x, Array)]
+        about = [model, loss, optimizer, metrics, compile, place.backend.name, place.device, place.dtype, settings]
+        known = getattr(inner(optimizer), "_compiled", {})  # emptied when an option of the optimizer changes
+        if known.get("fit", (None,))[0] != about:
+            known["fit"] = about, Steps(model, loss, optimizer, named_metrics(metrics), place, compile)
+        return known["fit"][1]
 
     # ---- training --------------------------------------------------------------------------------------------------------------
     def train(self, moment: Moment, state: Any) -> tuple[Container, Container, Any, float, dict[str, float]]:
         """New parameters, buffers and state of the optimizer, the loss and the metrics."""
         if self.compiles:
-            rate = rate_of(self.optimizer)
-            if rate is not None:
-                wide = dtypes.float64 if self.place.dtype is dtypes.float64 else dtypes.float32
-                rate = Array(self.place.backend.full(shape=(), fill_value=rate, dtype=wide, device=self.place.device))
-            v, buffers, state, loss, measured = self._train(*moment[:3], moment.batch[:3], state, rate)
+            known = rate_of(self.optimizer), moment.seed, moment.step
+            if known != self._known:
+                self._rate, self._clock = self._arrays(*known)
+            result = self._train(*moment[:2], self._clock, moment.batch[:3], state, self._rate)
+            v, buffers, state, loss, measured, self._clock = result
+            self._known = *known[:2], moment.step + 1
         else:
             (loss, (outputs, buffers)), grads = self.gradients(moment)
             v = self.optimizer.step(moment.v, grads)
             measured = self._metrics(outputs, moment.batch.targets)
         return v, buffers, state, float(loss), tree.map(to_numpy, measured)
 
-    def _advance(self, v: Any, buffers: Any, key: Any, batch: Any, state: Any, rate: Any) -> tuple[Any, ...]:
-        (loss, (outputs, buffers)), grads = self.gradients(Moment(v, buffers, key, Batch(*batch, rows=0)))
+    def _arrays(self, rate: float | None, seed: Key, step: int) -> Any:
+        """The rate, and a clock: words of the seed and the number of the step, which the compiled step counts on."""
+        backend, device = self.place.backend, self.place.device
+        wide = dtypes.float64 if self.place.dtype is dtypes.float64 else dtypes.float32
+        made = [(np.array(0.0 if rate is None else rate), wide), (seed.leaf(), None), (np.array(step, np.int32), None)]
+        rates, *clock = [Array(backend.from_numpy(x, dtype=dtype, device=device, copy=None)) for x, dtype in made]
+        return None if rate is None else rates, clock
+
+    def _advance(self, v: Any, buffers: Any, clock: Any, batch: Any, state: Any, rate: Any) -> tuple[Any, ...]:
+        words, step = clock
+        (loss, (outputs, buffers)), grads = self.gradients(Moment(v, buffers, Key(words), step, Batch(*batch, rows=0)))
         v, state = _at_rate(self.optimizer, rate).update(v, grads, state)
-        return v, buffers, state, loss, self._metrics(outputs, batch[2])
+        return v, buffers, state, loss, self._metrics(outputs, batch[2]), [words, step + 1]
 
     def gradients(self, moment: Moment) -> Any:
-        _, buffers, key, (args, kwargs, targets, _) = moment
+        args, kwargs, targets, _ = moment.batch
+        key = moment.key
 
         def loss(v: Any) -> tuple[Any, Any]:
-            outputs, after = functional_call(self.model, v, buffers, *args, seed=key, **kwargs)
+            outputs, after = functional_call(self.model, v, moment.buffers, *args, seed=key, **kwargs)
             return self.loss(outputs, *targets), (outputs if self.metrics else None, after)
 
         return value_and_grad(loss, has_aux=True)(moment.v)
@@ -147,8 +177,7 @@ class Steps:
     def _first_layer(self, moment: Moment) -> str:
         """The path of the first layer, in the order of calls, whose result is not finite."""
         tracker = Tracker((path, one) for path, one, depth in modules(self.model) if depth)
-        _, _, key, (args, kwargs, _, _) = moment
-        run_copy(self.model, args, kwargs, moment.v, moment.buffers, tracker=tracker, stream=Stream(key))
+        run_copy(self.model, *moment.batch[:2], moment.v, moment.buffers, tracker=tracker, stream=Stream(moment.key))
         return next((path for path, results in tracker.rets.items() if non_finite(results)), "")
 
 

@@ -19,7 +19,7 @@ from trellis.nn.structure import modules
 from trellis.ops.conversion import to_numpy
 from trellis.optim.engine import Optimizer, fitted
 from trellis.optim.schedules import whole_number
-from trellis.random.keys import Key, fold_in
+from trellis.random.keys import Key
 from trellis.training.callbacks import Callback, Checkpoint, as_callbacks
 from trellis.training.data import Batch, Place, Source, call_arguments, source
 from trellis.training.history import History
@@ -109,7 +109,7 @@ class Run:
         return True
 
     def _one_step(self, batch: Batch) -> None:
-        moment = Moment(self.v, self.buffers, fold_in(self.key, self.step), batch)
+        moment = Moment(self.v, self.buffers, self.key, self.step, batch)
         v, buffers, state, loss, measured = self.steps.train(moment, self.state)
         if not math.isfinite(loss):
             self._fail(f"step {self.step + 1}: the loss is {loss}; {self.steps.explain_loss(moment, self.moment)}")
@@ -197,7 +197,7 @@ class Trainer:
         if checkpoint is not None:
             _writable(checkpoint.path)
         _build(model, found)
-        steps = Steps(model, loss, optimizer, named_metrics(metrics), Place(_parameters(model)), self.compile)
+        steps = Steps.kept(model, loss, optimizer, metrics, Place(_parameters(model)), self.compile)
         run = Run(steps, found, epochs, several, {"seed": self.seed, **found.settings})
         for callback in several:
             callback.on_begin(run)

@@ -51,31 +51,45 @@ def compile(
     check_callable("compile", "f", f)
     positions, names = _static_arguments(f, static_argnums, static_argnames)
     entries: dict[Any, Callable[[list[Any]], Any]] = {}
+    known: dict[Any, Callable[[list[Any]], Any]] = {}  # the same entries, by a key that is made faster
+    take_apart: Any = None  # of the backend that compiled last
 
     def compiled(*args: Any, **kwargs: Any) -> Any:
-        return once_more(lambda like: run(args, kwargs, like))
+        moving, named, constants, static = args, kwargs, {}, ()
+        if positions or names:
+            held = {p % len(args) for p in positions if -len(args) <= p < len(args)}
+            constants = {i: args[i] for i in held} | {k: v for k, v in kwargs.items() if k in names}
+            moving = tuple([a for i, a in enumerate(args) if i not in held])
+            named = {k: v for k, v in kwargs.items() if k not in names}
+            static = _static_key(constants)
+        context = default_backend(), default_float(), len(args), static
+        parts = take_apart and take_apart((moving, named) if named else moving)
+        if parts is not None and (entry := known.get((parts[1], context))) is not None:
+            return entry(parts[0])
+        return once_more(lambda like: run(args, kwargs, (moving, named), constants, context, like))
 
-    def run(args: tuple[Any, ...], kwargs: dict[str, Any], like: Any) -> Any:
-        held = {p % len(args) for p in positions if -len(args) <= p < len(args)}
-        constants = {i: args[i] for i in held} | {k: v for k, v in kwargs.items() if k in names}
-        moving = [a for i, a in enumerate(args) if i not in held]
-        named = {k: v for k, v in kwargs.items() if k not in names}
+    def run(args: Any, kwargs: Any, rest: tuple[Any, Any], constants: dict[Any, Any], context: Any, like: Any) -> Any:
+        nonlocal take_apart
+        moving, named = rest
         given = MixedNest(_keys_beside(moving, named), like)
         backend = backend_of(given.arrays)
-        static = _static_key(constants)
         if not backend.compiles(given.arrays):
             return f(*args, **kwargs)
         structure = given.treedef, given.kinds, tuple(given.wrapped), _other_key(given)
-        key = (backend.name, default_backend(), default_float(), len(args), structure, static)
+        key = (backend.name, context, structure)
         entry = entries.get(key)
         if entry is None:
             entry = entries[key] = backend.compile(_flat_function(f, given, constants, len(args)))
+        take_apart = backend.take_apart
+        parts = take_apart((moving, named) if named else moving)
+        if parts is not None:
+            known[parts[1], context] = entry
         return entry([x for x, kind in zip(given.leaves, given.kinds) if kind != OTHER])
 
     return functools.update_wrapper(compiled, f)
 
 
-def _keys_beside(moving: list[Any], named: dict[str, Any]) -> tuple[list[Any], dict[str, Any]]:
+def _keys_beside(moving: tuple[Any, ...], named: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """The arguments, with the keys that belong to no framework brought to that of the arrays: otherwise they were constants."""
 
     def is_plain(x: Any) -> bool:
@@ -91,7 +105,7 @@ def _keys_beside(moving: list[Any], named: dict[str, Any]) -> tuple[list[Any], d
     def bring(x: Any) -> Any:
         return make_key(backend.from_numpy(x.leaf(), dtype=None, device=device, copy=None)) if is_plain(x) else x
 
-    return [bring(x) for x in moving], {name: bring(x) for name, x in named.items()}
+    return tuple([bring(x) for x in moving]), {name: bring(x) for name, x in named.items()}
 
 
 def _flat_function(f: Callable[..., Any], given: MixedNest, constants: dict[Any, Any], count: int) -> Callable[[list[Any]], Any]:

@@ -9,10 +9,10 @@ import jax
 import jax.numpy as jnp
 
 from trellis.backends.jax.random import CALL_KEY, CallKey, new_key
-from trellis.core import errors
-from trellis.core.leaves import MixedNest
+from trellis.core import errors, tree
+from trellis.core.leaves import MixedNest, are_arrays, unwrap
 
-__all__ = ["compile", "compiles", "cond", "scan", "vmap", "while_loop"]
+__all__ = ["compile", "compiles", "cond", "scan", "take_apart", "vmap", "while_loop"]
 
 Flat = list[Any]
 
@@ -31,8 +31,37 @@ def compiles(arrays: Flat) -> bool:
     return True  # tracers as well: jit inside of jit, grad or vmap is one more traced function
 
 
-# A compiled function returns its nest as a pytree node: the arrays are the children, the rest is structure.
-jax.tree_util.register_pytree_node(MixedNest, lambda nest: (nest.arrays, nest.structure()), MixedNest.from_structure)
+_flatten = jax.tree_util.default_registry.flatten
+_EAGER = frozenset((type(jnp.zeros(())),))
+_in_our_order: dict[Any, bool] = {}  # structure of JAX -> whether it has the leaves of ours, in the same order
+
+
+def take_apart(nest: Any) -> tuple[Flat, Any] | None:
+    """As `core.leaves.take_apart`, by JAX's own pytrees."""
+    try:
+        leaves, structure = _flatten(nest)
+    except Exception:  # such as keys that cannot be sorted
+        return None
+    if not are_arrays(leaves, _EAGER):
+        return None
+    same = _in_our_order.get(structure)
+    if same is None:
+        numbers = structure.unflatten(range(len(leaves)))
+        same = _in_our_order[structure] = [unwrap(x) for x in tree.leaves(numbers)] == list(range(len(leaves)))
+    return (leaves, structure) if same else None
+
+
+class _Result(MixedNest):
+    """The nest that a compiled function returns, as a pytree node: the arrays are the children, the rest is structure."""
+
+    __slots__ = ()
+
+
+jax.tree_util.register_pytree_node(
+    _Result,
+    lambda nest: (nest.arrays, nest.structure()),
+    lambda structure, arrays: _Result.from_structure(structure).fill(arrays),
+)
 
 
 def compile(function: Callable[[Flat], Any]) -> Callable[[Flat], Any]:
@@ -46,7 +75,7 @@ def compile(function: Callable[[Flat], Any]) -> Callable[[Flat], Any]:
         key = CallKey(words)
         token = CALL_KEY.set(key)
         try:
-            return MixedNest(function(leaves))
+            return _Result(function(leaves))
         finally:
             CALL_KEY.reset(token)
             drawing = drawing or key.op
@@ -55,9 +84,7 @@ def compile(function: Callable[[Flat], Any]) -> Callable[[Flat], Any]:
 
     def run(leaves: Flat) -> Any:
         known = drawing
-        nest = jitted(leaves, new_key(known) if known else no_key)
-        if drawing and not known:  # traced just now, with zeros
-            nest = jitted(leaves, new_key(drawing))
-        return nest.fill(nest.arrays)
+        result = jitted(leaves, new_key(known) if known else no_key)
+        return jitted(leaves, new_key(drawing)) if drawing and not known else result  # traced just now, with zeros
 
     return run

@@ -274,4 +274,6 @@ for _kind in ARRAYS:
     jax.tree_util.register_pytree_with_keys(
         _kind, lambda x: (((_KEY, x._data),), x._kind), _rebuild, flatten_func=lambda x: ((x._data,), x._kind)
     )
-jax.tree_util.register_pytree_with_keys(Container, _flatten_with_keys, Container._tree_unflatten)
+jax.tree_util.register_pytree_with_keys(
+    Container, _flatten_with_keys, Container._tree_unflatten, flatten_func=Container._tree_flatten
+)

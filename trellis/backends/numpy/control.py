@@ -11,7 +11,7 @@ from trellis.backends.numpy.tape.recording import innermost
 from trellis.core import errors
 from trellis.core.dispatch import find_all, interpreters
 
-__all__ = ["compile", "compiles", "cond", "scan", "vmap", "while_loop"]
+__all__ = ["compile", "compiles", "cond", "scan", "take_apart", "vmap", "while_loop"]
 
 Flat = list[Any]
 
@@ -69,3 +69,7 @@ def compiles(arrays: Flat) -> bool:
 
 def compile(function: Callable[[Flat], Any]) -> Callable[[Flat], Any]:
     return function
+
+
+def take_apart(nest: Any) -> tuple[Flat, Any] | None:
+    return None  # nothing is compiled

@@ -12,7 +12,7 @@ from trellis.core.dtypes import DType
 
 __all__ = ["Generator", "check_draw", "draws_in_graph", "random_unit", "random_words", "threefry"]
 
-_BLOCK = 1 << 15
+_BLOCK = 1 << 16
 _ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
 _ONE = {
     FLOAT16: (np.uint16, 6, 0x3C00),

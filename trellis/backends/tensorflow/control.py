@@ -15,12 +15,13 @@ from tensorflow.python.framework.ops import EagerTensor
 
 from trellis.backends.tensorflow.arrangement import transposed
 from trellis.backends.tensorflow.meta import is_traced, tensors
-from trellis.core import errors
+from trellis.core import errors, leaves as nests
 from trellis.core.leaves import MixedNest
 
-__all__ = ["compile", "compiles", "cond", "scan", "vmap", "while_loop"]
+__all__ = ["compile", "compiles", "cond", "scan", "take_apart", "vmap", "while_loop"]
 
 Flat = list[Any]
+_EAGER = frozenset((EagerTensor,))
 
 # TensorFlow logs hundreds of lines of an op that it cannot batch, which we run one by one then.
 _trying = contextvars.ContextVar("whether vmap tries to batch", default=False)
@@ -145,6 +146,10 @@ def _scan_in_graph(step: Any, carry: Flat, xs: Flat, length: int | None, reverse
 # ---- compile -------------------------------------------------------------------------------------------------------------------
 def compiles(arrays: Flat) -> bool:
     return tf.executing_eagerly() and not any(is_traced(x) for x in arrays)
+
+
+def take_apart(nest: Any) -> tuple[Flat, Any] | None:
+    return nests.take_apart(nest, _EAGER) if tf.executing_eagerly() else None
 
 
 def compile(function: Callable[[Flat], Any], jit_compile: bool | None = None) -> Callable[[Flat], Any]:

@@ -10,14 +10,24 @@ import tensorflow as tf
 from tensorflow.python.ops import gen_array_ops, gen_bitwise_ops as bitwise, gen_math_ops as gen
 
 from trellis.backends.elementwise import Kernel
-from trellis.backends.tensorflow.meta import NATIVE, cast, default_device, filled, native_device, rank_of, scope, tensor
+from trellis.backends.tensorflow.meta import (
+    NATIVE,
+    cast,
+    default_device,
+    filled,
+    from_numpy,
+    native_device,
+    rank_of,
+    scope,
+    tensor,
+)
 from trellis.backends.tensorflow.shapes import common_sizes, sizes
 from trellis.core import dtypes
+from trellis.core.dispatch import load
 from trellis.core.dtypes import DType
 
 __all__ = ["Generator", "check_draw", "draws_in_graph", "dynamic_shape", "random_unit", "random_words", "threefry"]
 
-_BLOCK = 1 << 17  # eager: what stays in the cache
 _ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
 
 
@@ -55,25 +65,31 @@ def _counted(schedule: Any, size: Any, offset: int) -> tuple[Any, Any]:
 
 
 def _filled(key: Any, shape: Any, offset: int, device: Any, finish: Kernel) -> Any:
-    """`finish(high words, low words)` of each element, eager block by block. A size may be a tensor."""
+    """`finish(high words, low words)` of each element. A size may be a tensor."""
     with scope(device):
-        schedule = _key_words(key)
         if not all(isinstance(n, int) for n in shape):
             shape = tf.stack([tf.cast(n, tf.int64) for n in shape])
         size = tf.reduce_prod(shape) if tf.is_tensor(shape) else math.prod(shape)
-        if tf.executing_eagerly() and size > _BLOCK:
-            starts = range(0, size, _BLOCK)
-            made = tf.concat([finish(*_counted(schedule, min(_BLOCK, size - s), offset + s)) for s in starts], 0)
-        else:
-            made = finish(*_counted(schedule, size, offset))
-        return tf.reshape(made, shape)
+        return tf.reshape(finish(*_counted(_key_words(key), size, offset)), shape)
+
+
+def _is_on_host(key: Any, device: Any) -> bool:
+    """Whether NumPy can draw the numbers, in fewer passes: of a plain key, eagerly, on a CPU."""
+    place = default_device() if device is None else native_device(device)
+    return type(key) is tuple and tf.executing_eagerly() and "cpu" in place.lower()
 
 
 def random_words(key: Any, *, shape: tuple[Any, ...], offset: int, device: Any) -> Any:
+    if _is_on_host(key, device):
+        drawn = load("numpy").random_words(key, shape=shape, offset=offset, device=None)
+        return from_numpy(drawn, dtype=None, device=device, copy=None)
     return _filled(key, shape, offset, device, bitwise.bitwise_xor)
 
 
 def random_unit(key: Any, *, shape: tuple[Any, ...], dtype: DType, offset: int, device: Any) -> Any:
+    if _is_on_host(key, device):
+        drawn = load("numpy").random_unit(key, shape=shape, dtype=dtype, offset=offset, device=None)
+        return from_numpy(drawn, dtype=None, device=device, copy=None)
     return _filled(key, shape, offset, device, functools.partial(_unit, dtype))
 
 

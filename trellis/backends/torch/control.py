@@ -19,11 +19,12 @@ from typing import Any
 import torch
 
 from trellis.backends.torch import grad
-from trellis.core import errors, tree
+from trellis.core import errors, leaves as nests, tree
 
-__all__ = ["compile", "compiles", "cond", "scan", "vmap", "while_loop"]
+__all__ = ["compile", "compiles", "cond", "scan", "take_apart", "vmap", "while_loop"]
 
 Flat = list[Any]
+_EAGER = frozenset((torch.Tensor, torch.nn.Parameter))
 OPTIONS: dict[str, Any] = {}  # further arguments of torch.compile
 tree.leaves([True, 0, 0.0, 0j, ""])  # types that are met first inside of torch.compile are looked up in ways that it cannot trace
 _MAPPED: list[Any] = []  # the vmaps that torch.compile is tracing, one in the other; it traces one function at a time
@@ -136,10 +137,23 @@ def compiles(arrays: Flat) -> bool:
     return not (grad.needs_functional() or grad._DEPTH.get() > 1)
 
 
+# Names of guards: of the modules of this package, and of what `transforms.compile` closes over beside the user's function.
+_OURS = ("__import_trellis", *[f"function.__closure__[{i}]" for i in (0, 1, 3, 4)])
+
+
+def take_apart(nest: Any) -> tuple[Flat, Any] | None:
+    return nests.take_apart(nest, _EAGER) if compiles([]) else None
+
+
 def compile(function: Callable[[Flat], Any]) -> Callable[[Flat], Any]:
     def run(leaves: Flat) -> Any:
         return function(leaves)
 
     # A code object of its own: torch counts recompilations by it, and gives up after a few.
     alone = types.FunctionType(run.__code__.replace(), run.__globals__, run.__name__, None, run.__closure__)
-    return torch.compile(alone, **OPTIONS)
+    return torch.compile(alone, **{"options": {"guard_filter_fn": _of_the_user}, **OPTIONS})
+
+
+def _of_the_user(guards: Sequence[Any]) -> list[bool]:
+    """Which guards torch checks at each call: not those of our modules and of the structure of arguments, which do not change."""
+    return [not any(part in guard.name for part in _OURS) for guard in guards]

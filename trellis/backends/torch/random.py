@@ -24,7 +24,6 @@ from trellis.random.state import current_state
 
 __all__ = ["Generator", "GraphGenerator", "check_draw", "draws_in_graph", "random_unit", "random_words", "threefry"]
 
-_BLOCK = 30_000  # eager: what stays in the cache; from 32,768 on torch starts its threads, which wait more than they work
 # Inductor expands expressions of constants alone, which doubles them in each round; those that read a tensor it stores.
 _ZERO = torch.zeros((), dtype=torch.int32)
 _ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
@@ -89,26 +88,28 @@ def _counted(schedule: Any, size: int, offset: int, device: Any) -> tuple[torch.
     return _mix(schedule, (place >> 32).to(torch.int32), place.to(torch.int32))
 
 
-def _filled(key: Any, shape: tuple[int, ...], offset: int, device: Any, dtype: torch.dtype, finish: Any) -> torch.Tensor:
-    """`finish(high words, low words)` of each element, block by block where that pays: eager, on a CPU."""
-    device = native_device(device)
-    schedule, size = _key_words(key), math.prod(shape)
-    blockwise = type(key) is tuple and not torch.compiler.is_compiling() and (device is None or device.type == "cpu")
-    if size <= _BLOCK or not blockwise:
-        return finish(*_counted(schedule, size, offset, device)).reshape(shape)
-    made = torch.empty(size, dtype=dtype, device=device)
-    for start in range(0, size, _BLOCK):
-        count = min(_BLOCK, size - start)
-        made[start : start + count] = finish(*_counted(schedule, count, offset + start, device))
-    return made.reshape(shape)
+def _filled(key: Any, shape: tuple[int, ...], offset: int, device: Any, finish: Any) -> torch.Tensor:
+    """`finish(high words, low words)` of each element."""
+    return finish(*_counted(_key_words(key), math.prod(shape), offset, native_device(device))).reshape(shape)
+
+
+def _is_on_host(key: Any, device: Any) -> bool:
+    """Whether NumPy can draw the numbers, in fewer passes: of a plain key, eagerly, on a CPU."""
+    if type(key) is not tuple or torch.compiler.is_compiling() or torch._C._len_torch_dispatch_stack():
+        return False
+    return (torch.get_default_device() if device is None else native_device(device)).type == "cpu"  # type: ignore[union-attr]
 
 
 def random_words(key: Any, *, shape: tuple[int, ...], offset: int, device: Any) -> torch.Tensor:
-    return _filled(key, shape, offset, device, torch.int32, lambda x, y: x.bitwise_xor_(y)).view(torch.uint32)
+    if _is_on_host(key, device):
+        return torch.from_numpy(load("numpy").random_words(key, shape=shape, offset=offset, device=None))
+    return _filled(key, shape, offset, device, lambda x, y: x.bitwise_xor_(y)).view(torch.uint32)
 
 
 def random_unit(key: Any, *, shape: tuple[int, ...], dtype: DType, offset: int, device: Any) -> torch.Tensor:
-    return _filled(key, shape, offset, device, NATIVE[dtype], _UNIT[dtype])
+    if dtype is not dtypes.bfloat16 and _is_on_host(key, device):  # of which torch takes no ndarrays
+        return torch.from_numpy(load("numpy").random_unit(key, shape=shape, dtype=dtype, offset=offset, device=None))
+    return _filled(key, shape, offset, device, _UNIT[dtype])
 
 
 def _unit32(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
