@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from trellis.convert.common import ConversionError
+from trellis.convert.common import ConversionError, Foreign
 from trellis.core import tree
 from trellis.core.array import Array
 from trellis.core.container import Container
@@ -246,7 +246,7 @@ def module_runner(model: Module) -> Runner:
     return run
 
 
-def foreign_runner(model: Module, kwargs: Mapping[str, Any] | None, as_it_was: Any = contextlib.nullcontext) -> Runner:
+def foreign_runner(model: Foreign, kwargs: Mapping[str, Any] | None, as_it_was: Any = contextlib.nullcontext) -> Runner:
     """Runs of a native module as a Module; behind each its mode is as before, and what `as_it_was(native)` keeps."""
 
     def run(inputs: Inputs, training: bool) -> Outcome:

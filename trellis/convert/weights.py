@@ -485,8 +485,9 @@ def _paired(own: list[str], places: list[str], recurrent: bool, in_order: bool) 
             parts = [_paired(mine[k], theirs[k], recurrent, in_order) for k in mine]
             return None if None in parts else {path: place for part in parts if part for path, place in part.items()}
     first, second = _numbered(own), _numbered(places)
-    doubt = not first or not second or len(first) != len(second) or (in_order and second != places)
-    return None if doubt else dict(zip(first, second))
+    if not first or not second or len(first) != len(second) or (in_order and second != places):
+        return None
+    return dict(zip(first, second))
 
 
 def _numbered(paths: list[str]) -> list[str] | None:
