@@ -561,6 +561,28 @@ def check_one_state() -> None:
     assert np.any(plain(grads["dense/v0/kernel"]))
 
 
+def check_states_of_recurrent_layers() -> None:
+    """A stateful layer goes on where it was: in calls, in pure calls and in training; Keras lists its states nowhere."""
+    x = np.random.default_rng(3).normal(size=(4, 5, 3)).astype(np.float32)
+    native = keras.Sequential([keras.Input(batch_shape=(4, 5, 3)), keras.layers.GRU(2, stateful=True)])
+    expected = [plain(native(x)).copy() for _ in range(2)]
+    assert differs(*expected)
+    native.layers[0].reset_states()
+    model = tl.Module.from_keras_module(native)
+    assert "gru/rnn_state" in model.buffers
+    inputs, before = tl.asarray(make(BACKEND, x)), model.buffers
+    for want in expected:
+        found, before = tl.functional_call(model, model.v, before, inputs)
+        near(found, want)
+    for want in expected:
+        near(model(inputs), want)
+    native.layers[0].reset_states()
+    twice = (np.concatenate([x, x]), np.zeros((8, 2), np.float32))
+    trainer = tl.Trainer(seed=0, progress=False)
+    trainer.fit(model, twice, lambda y, goal: tl.mean((y - goal) ** 2), tl.SGD(0.0), batch_size=4, shuffle=False)
+    near(native.layers[0].states[0], expected[1])
+
+
 def check_copies_of_modules() -> None:
     model, inputs = noisy()
     other = copy.deepcopy(model)

@@ -249,6 +249,12 @@ def test_bare_modules_of_torch() -> None:
     square = Square()
     native, other = square.to_torch_module(), Square()
     check_native(native, other, lambda: other(x), to_numpy(square(x)), "trellis")
+    for name in ("LSTM", "GRU", "RNN"):  # their arrays are in no layer of their own
+        recurrent, again = (tl.Sequential(getattr(tl, name)(3, 4, seed=seed)) for seed in (0, 1))
+        outcome = to_numpy(recurrent(SEQUENCE)[0])
+        for source in (native := recurrent.to_torch_module(), native.state_dict(), recurrent.v):
+            again.v = again.v.map(lambda p: p * 0)
+            check_native(source, again, lambda again=again: again(SEQUENCE)[0], outcome, "trellis")
     foreign, linear = torch.nn.Linear(3, 3), tl.Linear(3, 3)
     check_native(tl.Module.from_torch_module(foreign), linear, lambda: linear(x), foreign(torch.tensor(x)).detach(), "torch")
 
@@ -265,6 +271,14 @@ def test_bare_modules_of_flax_and_haiku() -> None:
     ):  # fmt: skip
         check_native(native, model, lambda model=model: model(IMAGE), native(IMAGE), "flax")
         check_native(nnx.state(native), model, lambda model=model: model(IMAGE), native(IMAGE), "flax")
+    reverse = nnx.ConvTranspose(3, 3, (3, 3), padding="VALID", transpose_kernel=True, rngs=nnx.Rngs(0))
+    model = tl.Conv2DTranspose(3, 3, 3, padding="VALID")
+    with pytest.raises(ValueError, match=r"transpose_kernel=True has its kernel in reverse; give a dict"):
+        load_weights(model, reverse)
+    kernel = np.flip(reverse.kernel[...], (0, 1)).swapaxes(-1, -2)
+    arrays = {"kernel": kernel, "bias": np.asarray(reverse.bias[...])}
+    load_weights(model, arrays, framework="flax")
+    np.testing.assert_allclose(to_numpy(model(IMAGE)), reverse(IMAGE), rtol=1e-5, atol=1e-5)
     square, x = Square(), SEQUENCE[:, 0]
     native = square.to_flax_module()
     for source in (native, nnx.state(native)):
@@ -279,6 +293,10 @@ def test_bare_modules_of_flax_and_haiku() -> None:
         tl.Sequential(tl.Linear(3, 4), tl.relu, tl.Linear(4, 2)),
     )
     check_native(mlp, ours, lambda: ours(x), mlp(x), "haiku")
+    equal = tl.Module.from_haiku_module(hk.nets.MLP, ([3, 3],), instance_args=(x,))  # its "~" is no name in a v of ours
+    params = {name: dict(equal.v[name]) for name in ("mlp/~/linear_0", "mlp/~/linear_1")}
+    squares = tl.Sequential(tl.Linear(3, 3), tl.relu, tl.Linear(3, 3))
+    check_native(params, squares, lambda: squares(x), equal(x), "haiku")
 
 
 @pytest.mark.xdist_group("tensorflow")
@@ -300,5 +318,10 @@ def test_bare_layers_of_keras() -> None:
     native(IMAGE[:, 0, :, :1].repeat(4, -1), IMAGE[:, 0, :, :1].repeat(4, -1))
     with pytest.raises(ValueError, match="it has 1 heads, and the layer 4"):
         load_weights(tl.MultiHeadAttention(4, 4), native)
+    layers = [keras.layers.Dense(3, name=f"d{i}") for i in range(3)]
+    x = keras.Input((3,))
+    chain = keras.Model(x, layers[1](layers[0](layers[2](x))))  # the names count otherwise than the calls
+    with pytest.raises(ValueError, match="'v0' could be 'd2' and 'd0' and 'd1'"):
+        load_weights(tl.Sequential(*[tl.Linear(3, 3) for _ in range(3)]), chain)
     square, other = Square(), Square()
     check_native(square.to_keras_module(), other, lambda: other(SEQUENCE), to_numpy(square(SEQUENCE)), "trellis")

@@ -271,11 +271,21 @@ def test_layers_of_other_dtypes(backend: str) -> None:
             check(layer(x), expected, dtype=_common(dtype, "float32"), tolerance=1e-6)
 
 
-def test_no_images(backend: str) -> None:
-    x, f = make(backend, X[:0]), make(backend, FILTERS)
+@pytest.mark.parametrize("dtype", ["float32", "float64"])  # TensorFlow has kernels of its own for the first
+def test_no_images(backend: str, dtype: str) -> None:
+    x, f = make(backend, X[:0].astype(dtype)), make(backend, FILTERS.astype(dtype))
     assert to_numpy(tl.conv2d(x, f, 2, "SAME")).shape == (0, 5, 4, 6)
     assert to_numpy(tl.conv2d_transpose(x, f, 2, "SAME")).shape == (0, 18, 16, 6)
-    check(tl.grad(lambda f: tl.sum(tl.conv2d(x, f, 1, "SAME")))(f), np.zeros_like(FILTERS))
+    check(tl.grad(lambda f: tl.sum(tl.conv2d(x, f, 1, "SAME")))(f), np.zeros_like(FILTERS, dtype))
+    assert to_numpy(tl.grad(lambda x: tl.sum(tl.conv2d(x, f, 1, "SAME")))(x)).shape == x.shape
+    for layer, shape in (
+        (tl.Conv1D(3, 4, 3), (0, 8, 3)),
+        (tl.Conv3D(3, 4, 3), (0, 8, 8, 8, 3)),
+        (tl.SeparableConv2D(3, 4, 3), (0, 8, 8, 3)),
+        (tl.DepthwiseConv1D(3, 3, multiplier=2), (0, 8, 3)),
+    ):
+        made = layer.to_backend(backend).astype(dtype)(make(backend, np.zeros(shape, dtype)))
+        assert made.shape == layer.to_backend("numpy")(np.zeros((2, *shape[1:]), dtype))[:0].shape
 
 
 def test_containers_and_arrays(backend: str) -> None:

@@ -7,6 +7,7 @@ only the shapes are compared.
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import inspect
 import itertools
@@ -17,7 +18,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from trellis.convert.common import ConversionError
+from trellis.convert.common import ConversionError, Foreign
 from trellis.core import tree
 from trellis.core.array import Array
 from trellis.core.container import Container
@@ -241,6 +242,20 @@ def module_runner(model: Module) -> Runner:
         for _, part, _ in modules(one):  # from no seed of its own, so that two runs of one that draws differ
             part._meta.options.pop("draws", None)
         return scored(one, inputs)
+
+    return run
+
+
+def foreign_runner(model: Foreign, kwargs: Mapping[str, Any] | None, as_it_was: Any = contextlib.nullcontext) -> Runner:
+    """Runs of a native module as a Module; behind each its mode is as before, and what `as_it_was(native)` keeps."""
+
+    def run(inputs: Inputs, training: bool) -> Outcome:
+        before = model.training
+        with as_it_was(model.native):
+            try:
+                return scored(model.train(training), inputs, kwargs)
+            finally:
+                model.train(before)
 
     return run
 

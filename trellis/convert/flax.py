@@ -281,11 +281,7 @@ def _of_linen(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any], variab
     if variables is not None:
         values = pure.leaves(FROM, "variables", variables)
     else:
-
-        def init(*given: Any, **options: Any) -> dict[Leaf, Any]:
-            return pure.leaves(FROM, "init", module.init(*given, **options))
-
-        values = pure.first_values(FROM, name, "variables", signature, args, kwargs, init)
+        values = pure.first_values(FROM, name, "variables", signature, args, kwargs, module.init)
     params = [leaf for leaf in values if leaf[0] == "params"]
     state = [leaf for leaf in values if leaf[0] != "params"]
     collections = list(dict.fromkeys(leaf[0] for leaf in state))

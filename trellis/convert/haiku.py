@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import haiku as hk
@@ -22,16 +22,10 @@ TO, FROM = "to_haiku_module", "from_haiku_module"
 
 # ---- a Module as a Haiku module ------------------------------------------------------------------------------------------------
 class Part(hk.Module):
-    """Parameters and state under one name; first values are copied, since who trains may give their memory away."""
+    """Parameters and state under one name."""
 
-    def parameter(self, name: str, value: Any) -> Any:
-        return hk.get_parameter(name, value.shape, value.dtype, lambda *_: jnp.copy(value))
-
-    def state(self, name: str, value: Any) -> Any:
-        return hk.get_state(name, value.shape, value.dtype, lambda *_: jnp.copy(value))
-
-    def set_state(self, name: str, value: Any) -> None:
-        hk.set_state(name, value)
+    def __call__(self, function: Callable[..., Any], *args: Any) -> Any:
+        return function(*args)
 
 
 class Plan:
@@ -42,7 +36,6 @@ class Plan:
         self.v, self.buffers = native_state(self.skeleton), native_state(self.skeleton, buffers=True)
         hollow(self.skeleton)
         self.places = {path: _place(path) for path in (*self.v, *self.buffers)}
-        self.parts = dict.fromkeys(part for part, _ in self.places.values())
 
 
 def _place(path: str) -> tuple[str, str]:
@@ -62,22 +55,26 @@ class HaikuModule(hk.Module):
 
     def __init__(self, name: str | None = None) -> None:
         super().__init__(name)
-        own = self.module_name
-        self.parts = {part: Part(hk.force_name(f"{own}/{part}" if part else own)) for part in self.plan.parts}
+        own, parts = self.module_name, dict.fromkeys(part for part, _ in self.plan.places.values())
+        self.parts = {part: Part(hk.force_name(f"{own}/{part}" if part else own)) for part in parts}
 
     def __call__(self, *args: Any, is_training: bool | None = None, **kwargs: Any) -> Any:
         plan = self.plan
-        v = {path: self._at(path, "parameter", value) for path, value in plan.v.items()}
-        buffers = {path: self._at(path, "state", value) for path, value in plan.buffers.items()}
+        v, buffers = self._all(hk.get_parameter, plan.v), self._all(hk.get_state, plan.buffers)
         draws = pure.Draws(hk.next_rng_key, hk.maybe_next_rng_key)
         result, changed = run_on(plan.skeleton, v, buffers, draws, lambda layer: is_training, *pure.on_jax((args, kwargs)))
         for path, value in changed.items():
-            self._at(path, "set_state", value)
+            self._at(path, hk.set_state, value)
         return result
 
-    def _at(self, path: str, method: str, value: Any) -> Any:
+    def _all(self, get: Callable[..., Any], first: Mapping[str, Any]) -> dict[str, Any]:
+        """The values by path. The first ones are copied, since who trains may give their memory away."""
+        copies = ((path, x, lambda *_, x=x: jnp.copy(x)) for path, x in first.items())
+        return pure.on_jax({path: self._at(path, get, x.shape, x.dtype, copied) for path, x, copied in copies})
+
+    def _at(self, path: str, function: Callable[..., Any], *args: Any) -> Any:
         part, name = self.plan.places[path]
-        return pure.on_jax(getattr(self.parts[part], method)(name, value))
+        return self.parts[part](function, name, *args)
 
 
 def to_native(model: Module, *, inputs: Any = None, check: bool = True) -> type[HaikuModule]:
@@ -117,8 +114,8 @@ def from_native(
     flat = {argument: pure.leaves(FROM, argument, nest, 2) for argument, nest in values.items()}
     if "params_hk" not in flat or ("state_hk" not in flat and instance_args):
 
-        def init(*args: Any, **kwargs: Any) -> dict[Leaf, Any]:
-            return pure.leaves(FROM, "init", dict(zip(("params_hk", "state_hk"), transformed.init(*args, **kwargs))), 3)
+        def init(*args: Any, **kwargs: Any) -> dict[str, Any]:
+            return dict(zip(("params_hk", "state_hk"), transformed.init(*args, **kwargs)))
 
         drawn = pure.first_values(FROM, name, "params_hk", signature, instance_args, instance_kwargs or {}, init)
         for argument in {"params_hk", "state_hk"} - flat.keys():

@@ -211,11 +211,7 @@ class KerasModule(keras.Model):
                 raise
         # JAX asks with a size that is no number, which not every op takes. A size that differs for two batches is unknown.
         first, second = (super(KerasModule, self).compute_output_spec(*_sized(args, n), **_sized(kwargs, n)) for n in (83, 89))
-        return keras.tree.map_structure(
-            lambda a, b: keras.KerasTensor([m if m == n else None for m, n in zip(a.shape, b.shape)], dtype=a.dtype),
-            first,
-            second,
-        )
+        return keras.tree.map_structure(_common, first, second)
 
     # ---- files
     def get_config(self) -> dict[str, Any]:
@@ -235,6 +231,10 @@ class KerasModule(keras.Model):
 
     def get_build_config(self) -> None:
         """It is built when it is made."""
+
+
+def _common(a: Any, b: Any) -> Any:
+    return keras.KerasTensor([m if m == n else None for m, n in zip(a.shape, b.shape)], dtype=a.dtype)
 
 
 def _frozen(model: KerasModule) -> set[str]:
@@ -297,7 +297,8 @@ class KerasForeign(Foreign):
         return [Slot(path, x.get(), not own, own and not x.variable.trainable, x.get, x.put) for path, x, own in found]
 
     def _call_native(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        if _backend() != "jax" or not _is_traced((args, kwargs)):
+        leaves = keras.tree.flatten((args, kwargs)) if _backend() == "jax" else ()
+        if not any(type(x) in interpreters and interpreters[type(x)].is_traced(x) for x in leaves):
             return self.native(*args, training=self.training, **kwargs)
         return super()._call_native(args, kwargs)  # traced values must not stay in the variables
 
@@ -336,10 +337,6 @@ class _Shared:
         self.variable.assign(keras.ops.copy(value) if _backend() == "jax" else value)  # there fit() gives its memory away
 
 
-def _is_traced(nest: Any) -> bool:
-    return any(type(x) in interpreters and interpreters[type(x)].is_traced(x) for x in keras.tree.flatten(nest))
-
-
 def _words(key: Key) -> Any:
     """A key as the state of a generator of Keras, which is signed on some backends."""
     return astype(Array(key.leaf()) >> 1, dtypes.int32)._data
@@ -355,7 +352,8 @@ def _variables(layer: Any) -> list[tuple[Path, Any]]:
     seen: set[Any] = set()
 
     def walk(one: Any, prefix: Path) -> None:
-        own = [(x.name, x) for x in (*one._trainable_variables, *one._non_trainable_variables)]
+        states = keras.tree.flatten(one.states) if getattr(one, "stateful", False) else ()  # in no list of Keras'
+        own = [(x.name, x) for x in (*one._trainable_variables, *one._non_trainable_variables, *states) if x is not None]
         for name, x in [*own, *(("seed", generator.state) for generator in one._seed_generators)]:
             if id(x) not in seen:
                 seen.add(id(x))
@@ -445,15 +443,7 @@ def _runner(layer: Any, parameters: Mapping[str, Any], kwargs: Any) -> checking.
 def _check(model: KerasForeign, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     slots = model._meta.link.slots
     parameters = {"/".join(slot.path): slot.get.__self__.variable for slot in slots if not slot.is_buffer}
-
-    def found(inputs: checking.Inputs, training: bool) -> checking.Outcome:
-        before = model.training
-        try:
-            return checking.scored(model.train(training), inputs, outside(kwargs))
-        finally:
-            model.train(before)
-
-    expected = _runner(model.native, parameters, outside(kwargs))
+    expected, found = _runner(model.native, parameters, outside(kwargs)), checking.foreign_runner(model, outside(kwargs))
     checking.verify(FROM, expected, found, args or None, _guesses(model.native))
 
 

@@ -115,9 +115,9 @@ def with_mode(signature: inspect.Signature, args: Sequence[Any], kwargs: Mapping
 
 
 def first_values(
-    owner: str, name: str, option: str, signature: inspect.Signature, args: Any, kwargs: Any, init: Callable[..., dict[Any, Any]]
-) -> dict[Any, Any]:
-    """The values that `init(key, *args, **kwargs)` returns; `option` names the argument that can give them instead."""
+    owner: str, name: str, option: str, signature: inspect.Signature, args: Any, kwargs: Any, init: Callable[..., Any]
+) -> dict[Leaf, Any]:
+    """The values that `init(key, *args, **kwargs)` returns in nested dicts; `option` names the argument that can give them."""
     args = outside(tuple(args))
     kwargs = with_mode(signature, args, outside(dict(kwargs)), True)
     try:
@@ -130,7 +130,7 @@ def first_values(
     keys: list[Any] = []
 
     def run(key: Any) -> list[Any]:
-        made = init(key, *args, **kwargs)
+        made = leaves(owner, "init", init(key, *args, **kwargs))
         keys[:] = made  # compiled, it would return them sorted
         return list(made.values())
 

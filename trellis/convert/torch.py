@@ -370,7 +370,8 @@ def from_native(
     if check:
         guessed = [] if instance_kwargs else guesses(native)
         expected = _runner(native, {name.replace(".", "/"): x for name, x in native.named_parameters()}, instance_kwargs)
-        checking.verify(FROM, expected, _foreign_runner(model, instance_kwargs), tuple(instance_args) or None, guessed)
+        found = checking.foreign_runner(model, instance_kwargs, _as_it_was)
+        checking.verify(FROM, expected, found, tuple(instance_args) or None, guessed)
     return model
 
 
@@ -420,14 +421,6 @@ def _runner(native: torch.nn.Module, parameters: Mapping[str, torch.Tensor], kwa
                 found = torch.autograd.grad(total, list(wanted.values()), allow_unused=True, materialize_grads=True)
                 gradients.update(zip(wanted, found))
         return checking.outcome(result, gradients)
-
-    return run
-
-
-def _foreign_runner(model: FromTorch, kwargs: Any) -> checking.Runner:
-    def run(inputs: checking.Inputs, training: bool) -> checking.Outcome:
-        with _as_it_was(model.native):
-            return checking.scored(model.train(training), inputs, kwargs)
 
     return run
 

@@ -115,7 +115,8 @@ def load_weights(
         source_state = held if source_state.framework == "jax" else source_state.native
     flat = _flatten(source_state)
     readings = _readings(source_state, flat, framework)
-    report, values = _only_reading([_matched(target, _named(flat, one, rename), one) for one in readings])
+    in_order = _framework_of(source_state) in ("torch", "keras")  # of creation or of calls; that of dicts may be any
+    report, values = _only_reading([_matched(target, _named(flat, one, rename), one, in_order) for one in readings])
     if framework is None and not report.matched and not report.problems:
         names = building._listed(["/".join(keys) for keys in flat])
         raise ValueError(f"load_weights: no framework is told by the names {names}; give framework=, one of {FRAMEWORKS}")
@@ -132,6 +133,8 @@ def _readings(source: Any, flat: Mapping[Keys, Value], framework: str | None) ->
         return [choice("load_weights", "framework", framework, FRAMEWORKS)]
     if (known := _framework_of(source)) is not None:
         return list(dict.fromkeys((known, "trellis")))
+    if any("~" in "/".join(keys).split("/") for keys in flat):  # what Haiku calls parts that `__init__` makes
+        return ["haiku"]
     return FRAMEWORKS if all(len(keys) == 1 for keys in flat) else ("flax", "haiku", "trellis", "torch", "keras")
 
 
@@ -205,6 +208,9 @@ def _flatten(source: Any) -> dict[Keys, Value]:
         return _unique(((getattr(x, "path", x.name),), np.asarray(x)) for x in source.weights)
     if any(kind.__module__.startswith("flax.nnx") for kind in type(source).__mro__):
         nnx = sys.modules["flax"].nnx
+        if any(getattr(part, "transpose_kernel", False) for _, part in nnx.iter_graph(source)):
+            advice = "give a dict of the arrays, with np.flip(kernel, window_axes).swapaxes(-1, -2)"
+            raise ValueError(f"load_weights: a ConvTranspose with transpose_kernel=True has its kernel in reverse; {advice}")
         return _flatten(nnx.to_pure_dict(nnx.state(source, nnx.Any(nnx.Param, nnx.BatchStat))))
     raise TypeError(f"load_weights: source_state is a {type(source).__name__}; expected a dict of arrays, or a native module")
 
@@ -299,7 +305,7 @@ def _units(model: Module, framework: str) -> list[Unit]:
     for path, layer, _ in modules(model):
         arrays = {**gather(layer).to_flat_dict(), **gather(layer, True).to_flat_dict()}
         own = dict.fromkeys(key_of(name) for name, x in layer.__dict__.items() if KINDS[type(x)] == ARRAY)
-        rows = _rows(framework, layer, own)
+        rows = None if framework == "trellis" else _rows(framework, layer, own)
         below = f"{path}/" if path else ""
         if isinstance(layer, RecurrentNetwork) and rows is not None:
             for name in dict.fromkeys(key.partition("/")[0] for key in arrays):
@@ -307,7 +313,8 @@ def _units(model: Module, framework: str) -> list[Unit]:
                 units.append(Unit(f"{below}{name}", layer, part, _present(_layer_rows(framework, rows, name), part)))
             continue
         if rows is None:
-            rows = [same(name, _plain(name)) for name in arrays if name in own or not _of_module(layer, name)]
+            written = str if framework == "trellis" else _plain
+            rows = [same(name, written(name)) for name in arrays if name in own or not _of_module(layer, name)]
         rows = [one for one in _present(rows, arrays) if not all(id(arrays[name]) in covered for name in one.own)]
         named = {name for one in rows for name in one.own}
         covered |= {id(arrays[name]) for name in named - own.keys()}
@@ -331,8 +338,6 @@ def _present(rows: Sequence[Row], arrays: Mapping[str, Any]) -> list[Row]:
 
 def _rows(framework: str, layer: Any, own: Iterable[str]) -> list[Row] | None:
     """The rows of a layer, `own` being the names of its own arrays; None if its class is in no table."""
-    if framework == "trellis":
-        return [same(name, name) for name in own]
     if framework != "torch":
         table = import_module(f"trellis.convert.{framework}_names").TABLE
         return next((list(table[kind]) for kind in type(layer).__mro__ if kind in table), None)
@@ -355,13 +360,13 @@ def _layer_rows(framework: str, rows: list[Row], name: str) -> list[Row]:
 
 
 # ---- matching ------------------------------------------------------------------------------------------------------------------
-def _matched(model: Module, source: dict[str, Entry], framework: str) -> tuple[Report, Taken]:
+def _matched(model: Module, source: dict[str, Entry], framework: str, in_order: bool) -> tuple[Report, Taken]:
     report, units = Report(framework), _units(model, framework)
     tops = commonpath([u.path for u in units] or [""]), commonpath([name.rpartition("/")[0] for name in source] or [""])
     places = {unit.path: next((p for p in _forms(unit.path) if _chosen(unit, p, source)), None) for unit in units}
     taken = {name for unit in units for name in _names(unit, places[unit.path], source)}
     places |= {unit.path: _by_path(unit, source, *tops, taken) for unit in units if places[unit.path] is None}
-    _place_rest(units, places, source, report)
+    _place_rest(units, places, source, report, in_order)
     values: dict[int, tuple[Array, Value]] = {}
     for unit in units:
         place = places[unit.path]
@@ -447,10 +452,11 @@ def _fits(unit: Unit, place: str, source: Mapping[str, Entry]) -> bool:
 
 
 # ---- layers whose paths differ -------------------------------------------------------------------------------------------------
-def _place_rest(units: list[Unit], places: dict[str, str | None], source: Mapping[str, Entry], report: Report) -> None:
+def _place_rest(units: list[Unit], places: dict[str, Any], source: Mapping[str, Entry], report: Report, in_order: bool) -> None:
     """Find the places of units that the source has under other paths, by shapes; of equal ones by numbers in their paths.
 
-    A unit that fits a place that another one has by its name is in doubt: the source may count from another number.
+    A unit that fits a place that another one has by its name is in doubt: the source may count from another number. So are those
+    whose numbers contradict the order of a source that is `in_order`.
     """
     used = {name for unit in units for name in _names(unit, places[unit.path], source) if not source[name].is_renamed}
     trusted = {name for name, entry in source.items() if entry.is_renamed}
@@ -463,23 +469,25 @@ def _place_rest(units: list[Unit], places: dict[str, str | None], source: Mappin
         doubt = any(used & _names(group[0], place, source) for place in fitting)
         shared = any(set(fitting) & set(others) for others in groups if others is not fitting)
         recurrent = isinstance(group[0].layer, RecurrentNetwork)
-        pairs = None if doubt or shared else _paired([unit.path for unit in group], list(fitting), recurrent)
+        pairs = None if doubt or shared else _paired([unit.path for unit in group], list(fitting), recurrent, in_order)
         places.update(pairs or {})
         if pairs is None and fitting:
             shown, path = " and ".join(map(repr, fitting[:4])), group[0].path
             report.problems.append(f"{path!r} could be {shown}; say so with rename={{{fitting[0]!r}: {path!r}}} or the other")
 
 
-def _paired(own: list[str], places: list[str], recurrent: bool) -> dict[str, str] | None:
+def _paired(own: list[str], places: list[str], recurrent: bool, in_order: bool) -> dict[str, str] | None:
     """Paths of equal layers, each with its place; None if names and numbers do not say which."""
     keys = (lambda path: bool(re.search("reverse|backward", path)), lambda path: _plain(path).rpartition("/")[2])
     for key in keys[not recurrent :]:
         mine, theirs = ({k: [path for path in paths if key(path) == k] for k in set(map(key, paths))} for paths in (own, places))
         if len(mine) > 1 and {k: len(mine[k]) for k in mine} == {k: len(theirs[k]) for k in theirs}:
-            parts = [_paired(mine[k], theirs[k], recurrent) for k in mine]
+            parts = [_paired(mine[k], theirs[k], recurrent, in_order) for k in mine]
             return None if None in parts else {path: place for part in parts if part for path, place in part.items()}
     first, second = _numbered(own), _numbered(places)
-    return None if not first or not second or len(first) != len(second) else dict(zip(first, second))
+    if not first or not second or len(first) != len(second) or (in_order and second != places):
+        return None
+    return dict(zip(first, second))
 
 
 def _numbered(paths: list[str]) -> list[str] | None:
