@@ -64,6 +64,7 @@ def _has_layout(name: str) -> bool:
 def _drawn(rng: Rng, x: Any, kind: str, empty: bool) -> Any:
     if not isinstance(x, np.ndarray) or x.dtype != np.float64:
         return x
+    x = np.abs(x) if kind.startswith("u") else x  # a negative number would become one that overflows in every norm
     x = (np.round(2 * x) if kind in drawing.INTEGERS else x).astype(drawing.np_dtype(kind))
     if x.size and chance(rng, 0.03) and x.dtype.kind == "f":
         x.flat[0] = pick(rng, [np.nan, np.inf, 0.0, 1e4])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -87,8 +88,8 @@ def _neighbours(ordered: Array, q: Operand, present: Operand, method: str) -> tu
     """The elements below and above position q * (present - 1) of the sorted last axis, and how far it is between them."""
     if isinstance(q, float) and isinstance(present, int):
         position = q * (present - 1)
-        low, high, part = _bracket(position, np.floor(position), np.ceil(position), np.round(position), method)
-        return ordered[..., int(low)], ordered[..., int(high)], float(part)
+        low, high, part = _bracket(position, math.floor(position), math.ceil(position), round(position), method)
+        return ordered[..., low], ordered[..., high], float(part)  # type: ignore[index]
     wide, index = wide_float(ordered), default_int(ordered)
     last = present - 1 if isinstance(present, int) else cast(present - 1, wide)
     position = last * q

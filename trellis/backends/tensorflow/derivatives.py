@@ -36,6 +36,11 @@ def _with_gradient(forward: Callable[[Any], Any], rule: Callable[[Any, Any, Any]
 
 def with_rules(kernel: Callable[..., Any], *rules: Callable[..., Any]) -> Callable[..., Any]:
     """`kernel` with the gradient `rule(g, *operands)` by each operand."""
+    return with_gradients(kernel, lambda g, *operands: [rule(g, *operands) for rule in rules])
+
+
+def with_gradients(kernel: Callable[..., Any], gradients: Callable[..., Any]) -> Callable[..., Any]:
+    """`kernel` with the gradients `gradients(g, *operands)`, one for each operand."""
 
     def run(*operands: Any) -> Any:
         if not record.could_possibly_record():
@@ -45,7 +50,7 @@ def with_rules(kernel: Callable[..., Any], *rules: Callable[..., Any]) -> Callab
 
         @tf.custom_gradient
         def recorded(*given: Any) -> Any:
-            return kernel(*given), lambda g: tuple(_fit(rule(g, *given), x) for rule, x in zip(rules, given))
+            return kernel(*given), lambda g: tuple(map(_fit, gradients(g, *given), given))
 
         return recorded(*operands)
 

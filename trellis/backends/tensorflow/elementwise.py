@@ -12,7 +12,7 @@ from tensorflow.python.ops import gen_array_ops, gen_bitwise_ops as bitwise, gen
 
 from trellis.backends.elementwise import Kernel, Row, clip_dtype, define, row
 from trellis.backends.tensorflow import complexes
-from trellis.backends.tensorflow.derivatives import with_rules
+from trellis.backends.tensorflow.derivatives import with_gradients, with_rules
 from trellis.backends.tensorflow.meta import NATIVE, cast, dtype_of, filled, tensor
 from trellis.backends.tensorflow.operands import as_dtype, bits, choose, in_dtype, item_of, operand, promoted
 from trellis.backends.tensorflow.shapes import sizes, vector
@@ -80,18 +80,14 @@ def _unsigned_power(x1: Any, x2: Any) -> Any:
     return cast(gen._pow(cast(x1, tf.int64), exponent), x1.dtype)
 
 
-def _larger(compare: Any) -> Any:
-    """The gradient of maximum or minimum by the operand that is given first: all of it, none, or half of it for equal ones."""
+def _extreme(kernel: Kernel, beaten: Any) -> Row:
+    """maximum or minimum: one operand has the gradient; equal ones share it."""
 
-    def rule(g: Any, mine: Any, other: Any) -> Any:
-        return choose(gen.equal(mine, other), gen.mul(g, 0.5), choose(compare(mine, other), g, 0))
+    def gradients(g: Any, x1: Any, x2: Any) -> Any:
+        first = choose(beaten(x1, x2), 0, choose(gen.equal(x1, x2), gen.mul(g, 0.5), g))
+        return first, gen.sub(g, first)
 
-    return rule
-
-
-def _extreme(kernel: Kernel, compare: Any) -> Row:
-    rule = _larger(compare)
-    return row(kernel, f=with_rules(kernel, rule, lambda g, x1, x2: rule(g, x2, x1)))
+    return row(kernel, f=with_gradients(kernel, gradients))
 
 
 def _over_square(g: Any, x: Any, x1: Any, x2: Any) -> Any:
@@ -100,13 +96,29 @@ def _over_square(g: Any, x: Any, x1: Any, x2: Any) -> Any:
     return gen.mul(g, gen.real_div(x, choose(gen.equal(square, 0), 1, square)))
 
 
-def _power_of_zero(x1: Any, x2: Any) -> Any:
-    """With the derivative 0 at 0 ** 0, where TensorFlow's is NaN."""
+def _float_power(x1: Any, x2: Any) -> Any:
+    """With the derivative 0 at 0 ** 0, where TensorFlow's is NaN, and NaN by the exponent of a negative base, where it is 0."""
     y = gen._pow(x1, x2)
-    if type(y) is EagerTensor and not record.could_possibly_record():
+    eager = type(y) is EagerTensor
+    if eager and not record.could_possibly_record():
         return y
-    origin = gen.logical_and(gen.equal(x1, 0), gen.equal(x2, 0))
+    if record.should_record_backprop([x2]) if eager else x2.op.type != "Const":
+        return _power_by_both(x1, x2)
+    origin = gen.logical_and(gen.equal(x1, 0), gen.equal(x2, 0))  # a constant exponent: no logarithm on the way back
     return choose(origin, 1, gen._pow(choose(origin, 1, x1), x2))
+
+
+def _by_base(g: Any, x1: Any, x2: Any) -> Any:
+    constant = gen.equal(x2, 0)
+    return gen.mul(g, gen.mul(x2, _float_power(choose(constant, 1, x1), gen.sub(x2, 1))))
+
+
+def _by_exponent(g: Any, x1: Any, x2: Any) -> Any:
+    flat = gen.logical_and(gen.equal(x1, 0), gen.greater_equal(x2, 0))
+    return gen.mul(g, gen.mul(_float_power(x1, x2), gen.log(choose(flat, 1, x1))))
+
+
+_power_by_both = with_rules(gen._pow, _by_base, _by_exponent)
 
 
 def _hypot(x1: Any, x2: Any) -> Any:
@@ -185,8 +197,7 @@ def _erfinv(x: Any) -> Any:
 def _digamma(x: Any) -> Any:
     """TensorFlow gives NaN at zero; the pole has the sign opposite to that of the zero."""
     zero = gen.equal(x, 0)
-    pole = complexes.with_sign(filled(math.inf, x.dtype), gen.neg(x))
-    return choose(zero, pole, gen.digamma(choose(zero, 1, x)))
+    return choose(zero, gen.neg(gen.reciprocal(choose(zero, x, 1))), gen.digamma(choose(zero, 1, x)))
 
 
 def _reciprocal(x: Any) -> Any:
@@ -303,13 +314,13 @@ _TABLE: dict[str, Row] = {
     "logical_not": row(_on_truth(gen.logical_not), b=gen.logical_not),
     "logical_or": row(_on_truth(gen.logical_or), b=gen.logical_or),
     "logical_xor": row(_on_truth(gen.not_equal), b=gen.not_equal),
-    "maximum": _extreme(gen.maximum, gen.greater),
-    "minimum": _extreme(gen.minimum, gen.less),
+    "maximum": _extreme(gen.maximum, gen.less),
+    "minimum": _extreme(gen.minimum, gen.greater),
     "multiply": gen.mul,
     "negative": row(gen.neg, u=_unsigned_negative),
     "nextafter": with_rules(_nextafter, lambda g, x1, x2: g, lambda g, x1, x2: gen.mul(g, 0)),
     "positive": tensor,
-    "pow": row(_power_of_zero, i=_integer_power, u=_unsigned_power, c=complexes.power),
+    "pow": row(_float_power, i=_integer_power, u=_unsigned_power, c=complexes.power),
     "real": row(tensor, c=complexes.real),
     "reciprocal": row(_reciprocal, c=complexes.reciprocal),
     "remainder": row(_integer_remainder, f=_float_remainder),

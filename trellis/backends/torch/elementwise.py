@@ -118,6 +118,9 @@ def _in_float32(kernel: Kernel) -> Kernel:
 def _pow(x1: torch.Tensor, x2: Any) -> torch.Tensor:
     """torch takes sqrt and rsqrt for the numbers 0.5 and -0.5; at -0 and -inf these are not the power."""
     if type(x2) is float and x2 in (0.5, -0.5):
+        recorded = x1.requires_grad or torch.compiler.is_compiling() or torch._C._functorch.peek_interpreter_stack() is not None
+        if x2 > 0 and not recorded:  # the square root, corrected in its own memory: a new array costs more than the root
+            return torch.pow(x1, x2).add_(0.0).masked_fill_(torch.isneginf(x1), torch.inf)
         x1 = (x1 + 0.0).masked_fill(x1 == -torch.inf, torch.inf)
     return torch.pow(x1, x2)
 

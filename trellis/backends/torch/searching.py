@@ -43,12 +43,13 @@ def searchsorted(x1: torch.Tensor, x2: Any, sorter: torch.Tensor | None, *, side
     else:
         edges, values = promoted("less", x1, x2)
     order = None if sorter is None else sorter.to(torch.int64).contiguous()
-    given = (ordered_real("searchsorted", x).contiguous() for x in (edges, values))
-    places = torch.searchsorted(*given, side=side, sorter=order)
-    if side == "right" or edges.dtype not in FLOAT:
-        return places
-    # torch puts NaN behind the NaN that are there
-    return torch.where(torch.isnan(values), torch.sum(~torch.isnan(edges)), places)
+    edges, values = (ordered_real("searchsorted", x).contiguous() for x in (edges, values))
+    if edges.dtype not in FLOAT:
+        return torch.searchsorted(edges, values, side=side, sorter=order)
+    missing = torch.isnan(edges)  # at the end; torch takes them for the smallest
+    places = torch.searchsorted(edges.masked_fill(missing, float("inf")), values, side=side, sorter=order)
+    before = torch.minimum(places, torch.sum(~missing))
+    return before if side == "left" else torch.where(torch.isnan(values), places, before)
 
 
 def _sorting(op: str, part: int) -> Callable[..., torch.Tensor]:
