@@ -252,7 +252,9 @@ def callables() -> dict[str, tuple[Any, set[str]]]:
             found[name] = public, {*inspect.signature(start).parameters}
         elif inspect.isfunction(public):
             known = {*inspect.signature(public).parameters}
-            if public.__code__.co_name in ("lifted", "<lambda>") or {"unknown", "renamed"}.intersection(public.__code__.co_varnames):
+            if public.__code__.co_name in ("lifted", "<lambda>") or {"unknown", "renamed"}.intersection(
+                public.__code__.co_varnames
+            ):
                 found[name] = public, known
     return found
 

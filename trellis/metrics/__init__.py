@@ -12,10 +12,10 @@ from trellis import ops as tl
 from trellis.composites.support import arange, default_int, full, wide_float
 from trellis.core.array import Array
 from trellis.core.free import settled
-from trellis.ops.conversion import as_data
 from trellis.core.leaves import unwrap
 from trellis.core.typing import AnyArray
 from trellis.ops.arguments import integer
+from trellis.ops.conversion import as_data
 
 __all__ = [
     "AUC", "Accuracy", "F1Score", "MeanAbsoluteError", "MeanSquaredError", "Metric", "Perplexity", "Precision", "R2Score",

@@ -11,11 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from trellis.core.array import Array
 from trellis.core.dispatch import call, interpreters
 from trellis.core.dtypes import as_dtype
 from trellis.core.leaves import unwrap
-from trellis.core.typing import AnyArray, DTypeLike, DeviceLike, Like, SeedLike
+from trellis.core.typing import AnyArray, DeviceLike, DTypeLike, Like, SeedLike
 from trellis.ops.arguments import check_axis, integer, one_axis
 from trellis.ops.comparison import equal
 from trellis.ops.conversion import astype, placed

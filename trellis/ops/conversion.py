@@ -16,7 +16,7 @@ from trellis.core.dtypes import DType
 from trellis.core.free import Free, kind_of
 from trellis.core.leaves import unwrap
 from trellis.core.moving import framework_of
-from trellis.core.typing import AnyArray, DTypeLike, DeviceLike, Like
+from trellis.core.typing import AnyArray, DeviceLike, DTypeLike, Like
 from trellis.ops.arguments import check_fits, optional_dtype
 
 __all__ = [

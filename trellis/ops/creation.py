@@ -11,7 +11,7 @@ from trellis.core import dtypes
 from trellis.core.dispatch import SCALARS, call, interpreters
 from trellis.core.free import committed
 from trellis.core.leaves import unwrap
-from trellis.core.typing import AnyArray, DTypeLike, DeviceLike, Like, Operand, Shape
+from trellis.core.typing import AnyArray, DeviceLike, DTypeLike, Like, Operand, Shape
 from trellis.ops import arguments
 from trellis.ops.arguments import check_fits, integer, optional_dtype
 from trellis.ops.conversion import asarray, is_array, placed

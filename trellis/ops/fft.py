@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from trellis.core.dispatch import call
 from trellis.core.hints import hooks
-from trellis.core.typing import AnyArray, DTypeLike, DeviceLike, Like
+from trellis.core.typing import AnyArray, DeviceLike, DTypeLike, Like
 from trellis.ops.arguments import axes as as_axes, choice, integer, one_axis
 from trellis.ops.creation import create
 from trellis.ops.shapes import shape_of

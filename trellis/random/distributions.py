@@ -12,7 +12,7 @@ from typing import Any
 from trellis.core import dtypes
 from trellis.core.array import Array
 from trellis.core.dtypes import DType, float32
-from trellis.core.typing import AnyArray, DTypeLike, DeviceLike, Like, Operand, SeedLike, Shape
+from trellis.core.typing import AnyArray, DeviceLike, DTypeLike, Like, Operand, SeedLike, Shape
 from trellis.ops.arguments import check_axis, one_axis
 from trellis.ops.conversion import astype, stop_gradient
 from trellis.ops.creation import ones_like

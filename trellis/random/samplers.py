@@ -15,7 +15,7 @@ import numpy as np
 from trellis.core import dtypes, tree
 from trellis.core.array import Array
 from trellis.core.dtypes import DType, bfloat16, float16, float32, float64
-from trellis.core.typing import AnyArray, DTypeLike, DeviceLike, Like, Nest, Operand, SeedLike, Shape
+from trellis.core.typing import AnyArray, DeviceLike, DTypeLike, Like, Nest, Operand, SeedLike, Shape
 from trellis.ops.arguments import check_axis, integer, one_axis, shape as shape_argument
 from trellis.ops.conversion import astype
 from trellis.ops.elementwise import floor, log1p
