@@ -80,7 +80,8 @@ def test_the_message_of_a_missing_name(owner: str, name: str, text: str) -> None
 
 _PATHS = {
     "nn.relu": "it is tl.relu", "nn.functional.softmax": "it is tl.softmax", "random.randn": "tl.random_normal",
-    "optim.StepLR": "tl.step_schedule",
+    "optim.StepLR": "tl.step_schedule", "distributions.Mixture": "did you mean 'MixtureSameFamily'?",
+    "distributions.Linear": "it is tl.Linear", "metrics.F1": "has no attribute 'F1'", "metrics.R2score": "'R2Score'",
 }  # fmt: skip
 
 
@@ -210,13 +211,26 @@ def test_dir_shows_the_public_names_and_no_hints() -> None:
     modules = {name for name in shown if inspect.ismodule(getattr(tl, name))}
     assert modules == {"convert", "distributions", "fft", "initializers", "linalg", "metrics", "tree"}
     assert tl.array is tl.asarray
-    for part in (tl.linalg, tl.fft, tl.tree, tl.nn, tl.optim, tl.random):
+    for part in (tl.linalg, tl.fft, tl.tree, tl.nn, tl.optim, tl.random, tl.distributions, tl.metrics):
         assert set(dir(part)) == set(part.__all__)
     for owner in ("Array", "Module", "Optimizer"):
         assert not {row.name for row in ROWS if row.owner == owner} & set(dir(owners()[owner]))
 
 
-_PUBLIC = ("convert", "nn", "ops", "optim", "random", "training", "transforms", "trace", "trace.transpile", "core.tree")
+_PUBLIC = (
+    "convert",
+    "distributions",
+    "metrics",
+    "nn",
+    "ops",
+    "optim",
+    "random",
+    "training",
+    "transforms",
+    "trace",
+    "trace.transpile",
+    "core.tree",
+)
 
 
 @pytest.mark.parametrize("name", _PUBLIC)
@@ -252,9 +266,8 @@ def callables() -> dict[str, tuple[Any, set[str]]]:
             found[name] = public, {*inspect.signature(start).parameters}
         elif inspect.isfunction(public):
             known = {*inspect.signature(public).parameters}
-            if public.__code__.co_name in ("lifted", "<lambda>") or {"unknown", "renamed"}.intersection(
-                public.__code__.co_varnames
-            ):
+            code = public.__code__
+            if code.co_name in ("lifted", "<lambda>") or {"unknown", "renamed"}.intersection(code.co_varnames):
                 found[name] = public, known
     return found
 

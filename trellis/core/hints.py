@@ -56,6 +56,7 @@ def hint(owner: str, name: str, public: tuple[str, ...] = (), elsewhere: str = "
     same = [other for other in public if other.replace("_", "").lower() == letters]
     near = sorted(same, key=lambda other: other[0].isupper() is not name[0].isupper())  # Conv2d is like Conv2D
     near = near or importlib.import_module("difflib").get_close_matches(name, public, 1, 0.8)
+    near = near or [other for other in public if len(name) > 3 and other.startswith(name)]
     return f"; did you mean {near[0]!r}?" if near else ""
 
 
