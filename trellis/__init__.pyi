@@ -320,6 +320,7 @@ from trellis.ops.manipulation import squeeze as squeeze
 from trellis.ops.manipulation import stack as stack
 from trellis.ops.manipulation import swapaxes as swapaxes
 from trellis.ops.manipulation import tile as tile
+from trellis.ops.manipulation import transpose as transpose
 from trellis.ops.manipulation import tril as tril
 from trellis.ops.manipulation import triu as triu
 from trellis.ops.manipulation import unstack as unstack
@@ -351,6 +352,7 @@ from trellis.ops.pooling import max_pool2d as max_pool2d
 from trellis.ops.pooling import max_pool3d as max_pool3d
 from trellis.ops.products import allclose as allclose
 from trellis.ops.products import array_equal as array_equal
+from trellis.ops.products import dot as dot
 from trellis.ops.products import einsum as einsum
 from trellis.ops.products import log_softmax as log_softmax
 from trellis.ops.products import softmax as softmax
@@ -362,6 +364,8 @@ from trellis.ops.reduction import any as any
 from trellis.ops.reduction import corrcoef as corrcoef
 from trellis.ops.reduction import count_nonzero as count_nonzero
 from trellis.ops.reduction import cov as cov
+from trellis.ops.reduction import cumprod as cumprod
+from trellis.ops.reduction import cumsum as cumsum
 from trellis.ops.reduction import cumulative_prod as cumulative_prod
 from trellis.ops.reduction import cumulative_sum as cumulative_sum
 from trellis.ops.reduction import diff as diff

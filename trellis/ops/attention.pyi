@@ -8,14 +8,13 @@ from trellis.core.typing import AnyArray, ArrayT, Axis, DeviceLike, DTypeLike, H
 import math
 from typing import Any
 import numpy as np
-from trellis.core.array import Array
-from trellis.core.dispatch import call, interpreters, target
+from trellis.core.dispatch import call, interpreters
 from trellis.core.dtypes import as_dtype
 from trellis.core.leaves import unwrap
-from trellis.core.typing import AnyArray, DeviceLike, DTypeLike, SeedLike
+from trellis.core.typing import AnyArray, DeviceLike, DTypeLike, Like, SeedLike
 from trellis.ops.arguments import check_axis, integer, one_axis
 from trellis.ops.comparison import equal
-from trellis.ops.conversion import astype
+from trellis.ops.conversion import astype, placed
 from trellis.ops.manipulation import broadcast_shapes, expand_dims
 from trellis.ops.reduction import max as max_
 from trellis.ops.shapes import Sizes, broadcasts, differ, fits, listed, optional_shape, shape_of
@@ -65,7 +64,12 @@ def rotary_embedding(x: Array, /, positions: AnyArray | None=None, *, base: floa
 def rotary_embedding(x: NumPyArray, /, positions: AnyArray | None=None, *, base: float=10000.0, interleaved: bool=False, dim: int | None=None, scale: float=1.0) -> NumPyArray: ...
 @overload
 def rotary_embedding(x: ArrayT, /, positions: AnyArray | None=None, *, base: float=10000.0, interleaved: bool=False, dim: int | None=None, scale: float=1.0) -> ArrayT: ...
-def causal_mask(queries: int, keys: int | None=None, /, *, offset: int=0, window: int | None=None, device: DeviceLike=None, backend: str | None=None) -> Array: ...
+@overload
+def causal_mask(queries: int, keys: int | None=None, /, *, offset: int=0, window: int | None=None, device: DeviceLike=None, backend: str | None=None, like: NumPyArray) -> NumPyArray: ...
+@overload
+def causal_mask(queries: int, keys: int | None=None, /, *, offset: int=0, window: int | None=None, device: DeviceLike=None, backend: str | None=None, like: ArrayT) -> ArrayT: ...
+@overload
+def causal_mask(queries: int, keys: int | None=None, /, *, offset: int=0, window: int | None=None, device: DeviceLike=None, backend: str | None=None, like: None=None) -> Array: ...
 @overload
 def padding_mask(lengths: Array, size: int | None=None, /) -> Array: ...
 @overload

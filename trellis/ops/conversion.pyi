@@ -6,20 +6,25 @@ from trellis.core.array import Array
 from trellis.core.container import Container
 from trellis.core.typing import AnyArray, ArrayT, Axis, DeviceLike, DTypeLike, HasShape, NestT, NumPyArray, Operand, Shape
 import importlib.util
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 import numpy as np
 from trellis.core import dispatch, dtypes, tree
-from trellis.core.array import Array
-from trellis.core.dispatch import BACKENDS, SCALARS, UnknownOperand, call, chosen_backend, interpreters, load, target
+from trellis.core.array import Array, marked
+from trellis.core.dispatch import BACKENDS, FREE, SCALARS, UnknownOperand, call, chosen_backend, interpreters, load, target
+from trellis.core.dtypes import DType
+from trellis.core.free import Free, kind_of
 from trellis.core.leaves import unwrap
-from trellis.core.typing import AnyArray, DeviceLike, DTypeLike
+from trellis.core.moving import framework_of
+from trellis.core.typing import AnyArray, DeviceLike, DTypeLike, Like
 from trellis.ops.arguments import check_fits, optional_dtype
 __all__ = ['array', 'asarray', 'astype', 'backends', 'from_dlpack', 'is_array', 'stop_gradient', 'to_backend', 'to_device', 'to_native', 'to_numpy']
 _KINDS: Any
-def asarray(obj: Any, /, *, dtype: DTypeLike=None, device: DeviceLike=None, copy: bool | None=None, backend: str | None=None) -> Array: ...
+def placed(op: str, backend: str | None, device: DeviceLike, like: Any) -> tuple[Any, Any, Callable[[Any], Any], DType | None]: ...
+def asarray(obj: Any, /, dtype: DTypeLike=None, *, device: DeviceLike=None, copy: bool | None=None, backend: str | None=None, like: Like=None) -> Array: ...
 array = asarray
+def as_data(x: Any) -> Any: ...
 def native_array(obj: Any, dtype: dtypes.DType | None, device: Any, copy: bool | None, backend: str | None) -> AnyArray: ...
 def _interpreter_of(x: Any) -> Any: ...
 def _from_python(obj: Any, dtype: dtypes.DType | None, device: Any, copy: bool | None, goal: Any) -> AnyArray: ...

@@ -11,6 +11,7 @@ from trellis.core.dispatch import call, interpreters
 from trellis.core.leaves import unwrap
 from trellis.core.typing import AnyArray, Operand
 from trellis.ops.arguments import check_axis, choice, integer, one_axis
+from trellis.ops.conversion import as_data
 from trellis.ops.elementwise import add, minimum, subtract
 from trellis.ops.indexing import getitem
 from trellis.ops.manipulation import expand_dims, reshape
