@@ -12,7 +12,6 @@ from trellis import ops as tl
 from trellis.composites.support import arange, default_int, full, wide_float
 from trellis.core.array import Array
 from trellis.core.free import settled
-from trellis.core.hints import hooks as _hooks
 from trellis.core.leaves import unwrap
 from trellis.core.typing import AnyArray
 from trellis.ops.arguments import integer
@@ -192,6 +191,3 @@ KNOWN: dict[str, type[Metric]] = {
     "perplexity": Perplexity, "precision": Precision, "r2": R2Score, "recall": Recall, "rmse": RootMeanSquaredError,
     "top_k_accuracy": TopKAccuracy,
 }  # fmt: skip
-
-
-__getattr__, __dir__ = _hooks(__name__, "tl", __all__)
