@@ -276,7 +276,7 @@ def test_bare_modules_of_flax_and_haiku() -> None:
     with pytest.raises(ValueError, match=r"transpose_kernel=True has its kernel in reverse; give a dict"):
         load_weights(model, reverse)
     kernel = np.flip(reverse.kernel[...], (0, 1)).swapaxes(-1, -2)
-    arrays = {"kernel": kernel, "bias": np.asarray(reverse.bias[...])}
+    arrays = {"kernel": kernel, "bias": np.asarray(nnx.state(reverse)["bias"][...])}
     load_weights(model, arrays, framework="flax")
     np.testing.assert_allclose(to_numpy(model(IMAGE)), reverse(IMAGE), rtol=1e-5, atol=1e-5)
     square, x = Square(), SEQUENCE[:, 0]
