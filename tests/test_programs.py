@@ -205,16 +205,16 @@ def potential(q: Any, precision: Any) -> Any:
 
 
 def hmc(q: Any, precision: Any, key: Any) -> Any:
-    """One draw by ten leapfrog steps; the momentum and the coin are fresh."""
+    """One draw by three leapfrog steps; the momentum and the coin are fresh."""
     slope = tl.grad(potential)
     first, second = tl.split_key(key)
     p = tl.random_normal(shape=(2,), seed=first)
     start = potential(q, precision) + 0.5 * tl.sum(p**2)
     new = q
     p = p - 0.1 * slope(new, precision)
-    for i in range(10):
+    for i in range(3):
         new = new + 0.2 * p
-        p = p - (0.1 if i == 9 else 0.2) * slope(new, precision)
+        p = p - (0.1 if i == 2 else 0.2) * slope(new, precision)
     end = potential(new, precision) + 0.5 * tl.sum(p**2)
     return tl.where(tl.log(tl.random_uniform(shape=(), seed=second)) < start - end, new, q)
 
