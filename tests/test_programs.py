@@ -221,10 +221,9 @@ def hmc(q: Any, precision: Any, key: Any) -> Any:
 
 @forms
 def test_hamiltonian_monte_carlo(backend: str, wrapped: bool, compiled: bool) -> None:
-    (precision,) = given(backend, wrapped, PRECISION)
-    (reference,) = given("numpy", False, PRECISION)
+    precision, q = given(backend, wrapped, PRECISION, np.zeros(2, np.float32))
+    reference, expected = PRECISION, np.zeros(2, np.float32)
     step = run(hmc, compiled)
-    q, expected = tl.zeros(2), tl.zeros(2)
     for i in range(6):
         key = tl.Key(100 + i)
         q, expected = step(q, precision, key), hmc(expected, reference, key)
