@@ -15,7 +15,7 @@ import numpy as np
 
 from trellis.core import tree
 from trellis.core.array import Array, ArrayInterpreter, View, binary, unwrap
-from trellis.core.dispatch import FREE, SCALARS, UnknownOperand, find_all, interpreters, load, register
+from trellis.core.dispatch import FREE, SCALARS, TwoFrameworks, UnknownOperand, find_all, interpreters, load, register
 from trellis.core.interop import native_function
 from trellis.core.moving import Met, brought, is_tied, meet
 from trellis.core.operators import install
@@ -133,10 +133,14 @@ def commit(nest: Any) -> Any:
     return tree.map(commit, nest) if any(isinstance(x, Free) for x in tree.leaves(nest)) else nest
 
 
-def freed(nest: Any) -> Any:
-    """The nest with its NumPy arrays, which are data, as free arrays; None if there are none."""
-    found = [isinstance(x, np.ndarray) for x in tree.leaves(nest)]
-    return tree.map(lambda x: Free(x) if isinstance(x, np.ndarray) else x, nest) if any(found) else None
+def with_data(run: Any, function: Any, args: Any, kwargs: Any) -> Any:
+    """`run(function, args, kwargs)`; where NumPy arrays meet a framework, which holds the parameters, again with them free."""
+    try:
+        return run(function, args, kwargs)
+    except TwoFrameworks:
+        if not any(isinstance(x, np.ndarray) for x in tree.leaves((args, kwargs))):
+            raise
+    return run(function, *tree.map(lambda x: Free(x) if isinstance(x, np.ndarray) else x, (args, kwargs)))
 
 
 class FreeInterpreter(ArrayInterpreter):

@@ -7,8 +7,8 @@ from typing import Any
 
 from trellis.core import tree
 from trellis.core.array import Array
-from trellis.core.dispatch import TwoFrameworks, interpreters
-from trellis.core.free import Free, freed
+from trellis.core.dispatch import interpreters
+from trellis.core.free import Free, with_data
 from trellis.core.leaves import ARRAY, kind_of, unwrap
 from trellis.nn.navigation import add_place
 from trellis.nn.structure import Binding
@@ -28,13 +28,7 @@ def run(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         for x in args:
             if type(x) is not Array:
                 plain = False
-        try:
-            result = module.forward(*args) if plain else across(module.forward, args, kwargs)
-        except TwoFrameworks:
-            data = freed((args, kwargs))  # NumPy arrays go to the framework of the parameters
-            if data is None:
-                raise
-            result = across(module.forward, *data)
+        result = module.forward(*args) if plain else with_data(across, module.forward, args, kwargs)
     except Exception as error:
         add_place(error, module, args)
         raise

@@ -150,8 +150,6 @@ class Draw:
         if like is None and arrays:
             kinds = [kind_of(v) for v in arrays]
             self.kind = Array if Array in kinds else kinds[0]
-        elif like is None and words is not None and holder(words) is not None:
-            self.kind = Array
         return dict(zip(parameters, values)), device, backend
 
     def _interpreter(self, words: Any, backend: Any) -> Any:

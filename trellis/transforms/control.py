@@ -47,16 +47,16 @@ def cond(pred: Operand, true_fun: Callable[..., Any], false_fun: Callable[..., A
 
 
 def _branch(
-    name: str, chosen: AnyArray, given_chosen: Any, branches: Sequence[Callable[..., Any]], called: str, operands: tuple[Any, ...],
+    name: str, chosen: AnyArray, chooser: Any, branches: Sequence[Callable[..., Any]], called: str, operands: tuple[Any, ...],
     like: Any,
 ) -> Any:  # fmt: skip
     """The result of the branch that a bool or a number chooses: of two halves, and so on, as a tree of conditions."""
-    like = (None if isinstance(given_chosen, Free) else given_chosen) if like is None else like
-    given = MixedNest(operands, committed(tree.leaves(operands)) if like is None else like)
-    if isinstance(given_chosen, Free) and (found := committed(tree.leaves(given.rebuild(given.leaves)))) is not None:
-        chosen = beside(given_chosen, unwrap(found))
+    like = committed([chooser, *tree.leaves(operands)]) if like is None else like
+    given = MixedNest(operands, like)
+    if isinstance(chooser, Free) and like is not None:
+        chosen = beside(chooser, unwrap(like))
     backend = backend_of([chosen, *given.arrays])
-    wraps = given.wrapper(class_of(given_chosen))
+    wraps = given.wrapper(class_of(chooser))
     results = Results(name, "the result", backend, device_of([chosen]), wraps, f"{called} must return the same")
 
     def among(first: int, last: int) -> Callable[[Sequence[AnyArray]], list[AnyArray]]:

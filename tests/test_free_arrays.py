@@ -1,0 +1,186 @@
+"""Arrays that belong to no framework yet: beside others they go to their framework, and the result is of the others' kind."""
+
+from __future__ import annotations
+
+import copy
+import operator
+import pickle
+from typing import Any
+
+import numpy as np
+import pytest
+
+import trellis as tl
+from tests.helpers import make
+from trellis.core.free import Free
+
+VALUES = np.array([[0.5, -1.0, 2.0], [1.5, 0.25, -0.75], [2.5, 1.0, 0.125]], np.float32)
+EYE, STEPS = tl.eye(3), tl.arange(3)  # made before any framework is known
+
+
+def written(x: Any) -> Any:
+    out = tl.zeros(3)
+    out[0] = x[0, 0]
+    return out * x[0]
+
+
+def summed(x: Any) -> Any:
+    total = tl.zeros(3)
+    for i in range(3):
+        total += x[i]
+    return total
+
+
+# What a user writes, with `x` of any framework, and the same in NumPy.
+PROGRAMS: dict[str, tuple[Any, Any]] = {
+    "x + free": (lambda x: x + tl.ones(3), lambda x: x + 1),
+    "free - x": (lambda x: tl.ones(3) - x, lambda x: 1 - x),
+    "x @ free": (lambda x: x @ (2 * tl.eye(3, k=1)), lambda x: x @ (2 * np.eye(3, k=1))),
+    "free @ x": (lambda x: tl.eye(3, k=1) @ x, lambda x: np.eye(3, k=1) @ x),
+    "integers": (lambda x: x + tl.arange(3), lambda x: x + np.arange(3)),
+    "closure": (lambda x: x @ EYE + STEPS, lambda x: x + np.arange(3)),
+    "where": (lambda x: tl.where(x > tl.zeros(3), x, tl.ones(3)), lambda x: np.where(x > 0, x, 1)),
+    "concat": (lambda x: tl.concat([tl.zeros((1, 3)), x]), lambda x: np.concatenate([np.zeros((1, 3)), x])),
+    "stack": (lambda x: tl.stack([x, tl.eye(3)]), lambda x: np.stack([x, np.eye(3)])),
+    "take": (lambda x: tl.take(x, tl.arange(2), axis=0), lambda x: x[:2]),
+    "list": (lambda x: x * tl.asarray([1.0, 2.0, 3.0]), lambda x: x * np.array([1, 2, 3])),
+    "mask": (lambda x: tl.where(tl.causal_mask(3), x, 0.0), np.tril),
+    "number of NumPy": (lambda x: np.float32(2) * tl.ones(3) * x, lambda x: 2 * x),
+    "written to": (written, lambda x: np.array([x[0, 0], 0, 0]) * x[0]),
+    "in place": (summed, lambda x: x.sum(0)),
+    "grad at free": (lambda x: tl.grad(lambda w: tl.sum(tl.matmul(x, w) ** 2))(tl.ones(3)), lambda x: 2 * x.T @ x.sum(1)),
+    "grad at a number": (lambda x: tl.grad(lambda s: tl.sum(x * s))(2.0), np.sum),
+    "vmap": (lambda x: tl.vmap(lambda row: row * tl.arange(3))(x), lambda x: x * np.arange(3)),
+    "scan": (lambda x: tl.scan(lambda c, row: (c + row, None), tl.zeros(3), x)[0], lambda x: x.sum(0)),
+    "scan of free": (lambda x: tl.scan(lambda c, s: (c + x[0] * s, None), tl.zeros(3), tl.ones(2))[0], lambda x: 2 * x[0]),
+    "loss": (lambda x: tl.mse_loss(x, tl.zeros((3, 3))), lambda x: np.mean(x**2)),
+    "classes": (lambda x: tl.nll_loss(x, [0, 1, 2], reduction="sum"), lambda x: -np.trace(x)),
+    "container": (lambda x: (tl.Container(a=x) * tl.ones(3))["a"], lambda x: x),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("wrapped", [False, True], ids=["native", "Array"])
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_programs(backend: str, name: str, wrapped: bool) -> None:
+    ours, reference = PROGRAMS[name]
+    x = make(backend, VALUES)
+    found = ours(tl.asarray(x, backend=backend) if wrapped else x)
+    assert isinstance(found, tl.Array) is wrapped
+    assert tl.asarray(found).backend == backend
+    assert not isinstance(found, Free)
+    np.testing.assert_allclose(tl.to_numpy(found), reference(VALUES), rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("default", ["torch", "jax", "tensorflow"])
+def test_other_default_backends(backend: str, default: str) -> None:
+    """A gradient by a free array on the default backend follows it to the framework of the data."""
+    pytest.importorskip(default)
+    with tl.using(default):
+        for name in ("x + free", "grad at free", "scan of free", "vmap"):
+            ours, reference = PROGRAMS[name]
+            np.testing.assert_allclose(tl.to_numpy(ours(make(backend, VALUES))), reference(VALUES), rtol=1e-5)
+
+
+def test_compiled_in_one_graph() -> None:
+    torch = pytest.importorskip("torch")
+    x = torch.asarray(VALUES)
+    for name in ("closure", "free @ x", "list", "mask", "written to", "in place", "scan"):
+        ours, reference = PROGRAMS[name]
+        found = torch.compile(ours, fullgraph=True, backend="eager")(x)
+        np.testing.assert_allclose(found.numpy(), reference(VALUES), rtol=1e-5, err_msg=name)
+
+
+def test_free_arrays_stay_free() -> None:
+    x = tl.ones((2, 3))
+    parts = [x + x, -x, tl.exp(x), tl.sum(x), x[0], x[0, 1], x.T, tl.concat([x, x]), x * np.float64(2), x == x, *x, tl.argmax(x)]
+    parts += [copy.copy(x), copy.deepcopy(x[1:]), pickle.loads(pickle.dumps(x)), tl.random_normal(shape=2, seed=tl.Key(0))]
+    assert [isinstance(part, Free) for part in parts] == [True] * len(parts)
+    assert isinstance(x, tl.Array)
+    assert repr(tl.ones(1)) == "Array([1.], dtype=float32, backend='numpy', device='cpu')"
+
+
+def test_what_commits(backend: str) -> None:
+    x = tl.zeros(2)
+    model = tl.Linear(2, 2, device=None)
+    made = [
+        tl.zeros(2, backend=backend), tl.to_backend(x, backend), tl.asarray(x, backend=backend), tl.zeros(2, device="cpu"),
+        tl.to_device(x, "cpu"), tl.asarray(make(backend, VALUES)), *model.v.to_flat_dict().values(),
+    ]  # fmt: skip
+    assert [type(part) for part in made] == [tl.Array] * len(made)
+
+    class Scale(tl.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.w, self.more = tl.ones(2), [tl.ones(2)]
+
+        def forward(self, x: Any) -> Any:
+            return x * self.w * self.more[0]
+
+    assert [type(w) for w in Scale().v.to_flat_dict().values()] == [tl.Array] * 2
+
+
+def test_two_frameworks_stay_an_error() -> None:
+    pytest.importorskip("torch")
+    with pytest.raises(TypeError, match="the arrays are from two frameworks, numpy and torch"):
+        tl.concat([make("numpy", VALUES), tl.ones((1, 3)), make("torch", VALUES)])
+
+
+def test_a_free_array_moves_once_and_again_after_a_write(backend: str) -> None:
+    if backend == "numpy":
+        backend, default = "numpy", "torch"
+        pytest.importorskip("torch")
+    else:
+        default = "numpy"
+    with tl.using(default):
+        free, x = tl.ones(3), make(backend, np.zeros(3, np.float32))
+    found = tl.add(x, free)
+    moved = list(free._copies.values())
+    assert np.all(tl.to_numpy(found) == 1)
+    tl.add(x, free)
+    assert list(map(id, free._copies.values())) == list(map(id, moved))
+    free[0] = 5.0
+    assert tl.to_numpy(tl.add(x, free)).tolist() == [5.0, 1.0, 1.0]
+
+
+def test_dtypes_are_kept(backend: str) -> None:
+    x = make(backend, np.ones(3, np.float16))
+    assert tl.asarray(tl.add(x, tl.ones(3))).dtype is tl.float32
+    assert tl.asarray(tl.add(x, tl.arange(3))).dtype is tl.float16
+
+
+LIKE = {
+    "zeros": lambda x: tl.zeros(2, like=x), "ones": lambda x: tl.ones(2, like=x), "empty": lambda x: tl.empty(2, like=x),
+    "full": lambda x: tl.full(2, 3, like=x), "arange": lambda x: tl.arange(2, like=x), "eye": lambda x: tl.eye(2, like=x),
+    "linspace": lambda x: tl.linspace(0, 1, 2, like=x), "asarray": lambda x: tl.asarray([1, 2], like=x),
+    "fftfreq": lambda x: tl.fft.fftfreq(4, like=x), "random_uniform": lambda x: tl.random_uniform(shape=2, like=x, seed=0),
+    "random_normal": lambda x: tl.random_normal(shape=2, like=x), "exponential": lambda x: tl.exponential(shape=2, like=x),
+    "gamma": lambda x: tl.gamma(tl.ones(2), like=x), "truncated_normal": lambda x: tl.truncated_normal(shape=2, like=x),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", LIKE)
+def test_like(backend: str, name: str) -> None:
+    native = make(backend, np.ones(3, np.float16))
+    found = LIKE[name](native)
+    assert not isinstance(found, tl.Array)
+    assert tl.asarray(found).backend == backend
+    assert (tl.asarray(found).dtype is tl.float16) or name == "gamma"
+    assert type(LIKE[name](tl.asarray(native))) is tl.Array
+    with pytest.raises(TypeError, match="like must be an array, got str"):
+        LIKE[name]("float16")
+
+
+def test_masks_and_integers_keep_their_dtype_beside_like(backend: str) -> None:
+    native = make(backend, VALUES)
+    assert tl.asarray(tl.causal_mask(2, like=native)).dtype is tl.bool
+    assert tl.asarray(tl.randint(0, 3, shape=2, like=native)).dtype.kind == "i"
+    assert tl.asarray(tl.permutation(3, like=native)).backend == backend
+
+
+@pytest.mark.parametrize("op", [operator.add, operator.lt, operator.eq, operator.pow, operator.truediv, operator.mod])
+def test_operators_of_native_arrays(backend: str, op: Any) -> None:
+    x = make(backend, np.abs(VALUES) + 1)
+    for found, expected in ((op(x, 2 * EYE + 1), op(np.abs(VALUES) + 1, 2 * np.eye(3) + 1)), (op(EYE + 1, x), None)):
+        assert not isinstance(found, tl.Array)
+        if expected is not None:
+            np.testing.assert_allclose(tl.to_numpy(found), expected, rtol=1e-5)
