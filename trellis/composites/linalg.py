@@ -96,8 +96,25 @@ def _inverse_values(values: Array, counted: Any) -> Array:
     return tl.where(counted, 1.0 / tl.where(counted, values, 1.0), 0.0)
 
 
+def cofactors(x: Any, fixed: Any, identity: Any) -> Any:
+    """The derivative of the determinant, with its own, at a matrix without inverse; `fixed` is x as a constant.
+
+    With x = u s v the determinant of x + e is that of s + u^H e v^H, times a phase. Its terms of first and second order in e
+    hold the products of all singular values but one, and but two.
+    """
+    left, values, right = tl.linalg.svd(fixed, full_matrices=False)
+    other = 1 - identity
+    rest = other[:, None, :] * other  # 1 at (i, j, k) if k is neither i nor j
+    products = tl.prod(tl.astype(values, identity.dtype)[..., None, None, :] * rest + (1 - rest), axis=-1)
+    moved, pairs = _adjoint(left) @ (x - fixed) @ _adjoint(right), products * other
+    diagonal = tl.linalg.diagonal(products) + (pairs @ tl.linalg.diagonal(moved)[..., None])[..., 0]
+    middle = diagonal[..., None] * identity - pairs * tl.matrix_transpose(moved)
+    phase, _ = tl.linalg.slogdet(left @ right)
+    return phase[..., None, None] * (tl.conj(left) @ middle @ tl.conj(right))
+
+
 def _adjoint(x: Array) -> Array:
-    return tl.conj(x.mT)
+    return tl.conj(tl.matrix_transpose(x))
 
 
 def pinv(x: Array, rtol: Operand | None) -> Array:

@@ -17,6 +17,7 @@ from tensorflow.python.ops import gen_array_ops, gen_linalg_ops, gen_math_ops as
 from trellis.backends.tensorflow.arrangement import adjoint, swapped_with_last
 from trellis.backends.tensorflow.complexes import real_part
 from trellis.backends.tensorflow.meta import cast
+from trellis.composites.linalg import cofactors
 
 
 def _with_gradient(forward: Callable[[Any], Any], rule: Callable[[Any, Any, Any], Any], x: Any) -> Any:
@@ -131,19 +132,12 @@ def det(x: Any) -> Any:
 
 def _det(g: Any, y: Any, x: Any) -> Any:
     singular = gen.equal(tf.stop_gradient(y), 0)[..., None, None]
-    regular = tf.where(singular, tf.eye(tf.shape(x)[-1], dtype=x.dtype), x)
-    cofactors = _conj(y)[..., None, None] * adjoint(tf.linalg.inv(regular))
-    without_inverse = lambda: _conj(_cofactors(tf.stop_gradient(x)))  # noqa: E731
-    cofactors = tf.where(singular, tf.cond(tf.reduce_any(singular), without_inverse, lambda: tf.zeros_like(x)), cofactors)
-    return g[..., None, None] * cofactors
-
-
-def _cofactors(x: Any) -> Any:
-    """The derivative of the determinant of a matrix without inverse: each singular value becomes the product of the others."""
-    values, left, right = gen_linalg_ops.svd(x, True, False)
-    others = real_part(_before(values) * tf.reverse(_before(tf.reverse(values, [-1])), [-1]))
-    phase = gen_linalg_ops.matrix_determinant(left) * _conj(gen_linalg_ops.matrix_determinant(right))
-    return phase[..., None, None] * (_conj(left) * cast(others, x.dtype)[..., None, :] @ tf.linalg.matrix_transpose(right))
+    identity = tf.eye(tf.shape(x)[-1], dtype=x.dtype)
+    regular = tf.where(singular, identity, x)
+    found = _conj(y)[..., None, None] * adjoint(tf.linalg.inv(regular))
+    without_inverse = lambda: _conj(cofactors(x, tf.stop_gradient(x), identity))  # noqa: E731
+    found = tf.where(singular, tf.cond(tf.reduce_any(singular), without_inverse, lambda: tf.zeros_like(x)), found)
+    return g[..., None, None] * found
 
 
 def slogdet(x: Any) -> tuple[Any, Any]:

@@ -124,7 +124,7 @@ def jacobian(function: Callable[[Flat], Flat], leaves: Flat) -> list[Flat]:
 def _units(arrays: Flat, which: int) -> Iterator[Flat]:
     """For each element of one of the arrays: zeros like all of them, with a 1 at that element."""
     for k in range(arrays[which].numel()):
-        unit = [torch.zeros_like(x) for x in arrays]
+        unit = [torch.zeros_like(x, memory_format=torch.contiguous_format) for x in arrays]  # reshape makes no copy
         unit[which].reshape(-1)[k] = 1
         yield unit
 

@@ -12,6 +12,7 @@ from trellis.backends.elementwise import binary
 from trellis.backends.torch.operands import COMPLEX, FLOAT, HALF, INTEGER, NATIVE, positive_axes, promoted, to_tensors, weak
 from trellis.backends.torch.unsigned import wide
 from trellis.composites import composed
+from trellis.composites.linalg import cofactors
 from trellis.core import errors
 from trellis.core.dtypes import common_dtype
 
@@ -76,27 +77,21 @@ def _of_one(op: str, native: Callable[..., Any] | None = None) -> Callable[[torc
     return lambda x: _run(op, native or getattr(torch.linalg, op), x)
 
 
+def _only_recorded(x: torch.Tensor) -> bool:
+    """Whether autograd alone differentiates, so that values can be asked."""
+    return x.requires_grad and not torch.compiler.is_compiling() and torch._C._functorch.peek_interpreter_stack() is None
+
+
 def _det(x: torch.Tensor) -> torch.Tensor:
     """torch's, with the derivative of a matrix without inverse, where torch's is 0."""
     found = torch.linalg.det(x)
-    if not _differentiated(x) or (x.requires_grad and not torch.compiler.is_compiling() and found.all()):
+    if not _differentiated(x) or (_only_recorded(x) and found.all()):
         return found
-    singular = found.detach() == 0
-    cofactors = _cofactors(x.detach())
-    line = torch.sum(cofactors * (x - x.detach()), (-2, -1))
-    safe = torch.where(singular[..., None, None], torch.eye(x.shape[-1], dtype=x.dtype, device=x.device), x)
-    return torch.where(singular, line, torch.linalg.det(safe))
-
-
-def _cofactors(x: torch.Tensor) -> torch.Tensor:
-    """det(y) inv(y)^T for a matrix y = p lower u beside x: each pivot of x that is 0 is tiny."""
-    p, lower, u = torch.linalg.lu(x)
-    pivots = u.diagonal(dim1=-2, dim2=-1)
-    tiny = torch.finfo(x.dtype).eps * torch.clamp(torch.amax(torch.abs(u), (-2, -1), keepdim=True)[..., 0], min=1e-30)
-    added = torch.where(pivots == 0, tiny, 0.0).to(x.dtype)
-    inverse = torch.linalg.solve_triangular(lower, p.mT, upper=False)
-    inverse = torch.linalg.solve_triangular(u + torch.diag_embed(added), inverse, upper=True)
-    return (torch.prod(pivots + added, -1) * torch.linalg.det(p))[..., None, None] * inverse.mT
+    singular, fixed = found.detach() == 0, x.detach()
+    identity = torch.eye(x.shape[-1], dtype=x.dtype, device=x.device)
+    # to second order in x - fixed: the linear term is there whole, the quadratic one by half
+    beside = torch.sum(cofactors((x + fixed) / 2, fixed, identity) * (x - fixed), (-2, -1))
+    return torch.where(singular, beside, torch.linalg.det(torch.where(singular[..., None, None], identity, x)))
 
 
 det = _of_one("det", _det)

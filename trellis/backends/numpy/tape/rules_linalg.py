@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 
 from trellis.backends.numpy.tape.recording import Linear, OfInputs, OfOutput, zeros_like
-from trellis.backends.numpy.tape.rules_support import adjoint, conjugate, identity, products_of_rest
+from trellis.backends.numpy.tape.rules_support import adjoint, conjugate, identity
+from trellis.composites.linalg import cofactors
 from trellis.composites.support import floating
 from trellis.core.dispatch import call
 from trellis.core.indexing import ARRAY
@@ -112,15 +113,10 @@ def _det(g: Any, y: Any, x: Any) -> Any:
     try:
         inverse = inv(x)
     except np.linalg.LinAlgError:
-        return _column(_column(g)) * conjugate(_cofactors(x))
+        return _column(_column(g)) * conjugate(
+            cofactors(x, call("stop_gradient", x, preserve_type=True), identity(x.shape[-1], x))
+        )
     return _column(_column(g * conjugate(y))) * adjoint(inverse)
-
-
-def _cofactors(x: Any) -> Any:
-    """The derivative of the determinant of a matrix without inverse: each singular value becomes the product of the others."""
-    left, values, right = svd(x, full_matrices=False)
-    phase = call("det", left @ right)
-    return _column(_column(phase)) * (conjugate(left) * _row(products_of_rest(values)) @ conjugate(right))
 
 
 def _slogdet(g: Any, y: Any, x: Any) -> Any:
