@@ -55,8 +55,9 @@ sweep-models: $(VENV)/.all  ## every model of tests/zoo.py through calls, traini
 fuzz: $(VENV)/.all  ## random calls, programs and layers on the four, compared: make fuzz SECONDS=1200 [SEED=7] [BACKENDS="numpy torch"] [ONLY='conv*']
 	cd tests && PYTHONPATH=$(CURDIR) $(CURDIR)/$(BIN)/python -m fuzz --seconds $(SECONDS) $(if $(SEED),--seed $(SEED)) --backends $(BACKENDS) --only '$(ONLY)'
 
-sweep-transpile: $(VENV)/.all  ## convert models of transformers and diffusers to NumPy, JAX and TensorFlow; writes docs/transpile-models.md
-	cd tests && PYTHONPATH=$(CURDIR) $(CURDIR)/$(BIN)/python sweep_transpile.py $(if $(OTHERS),--others) $(if $(ONLY),--only $(ONLY))
+sweep-transpile: $(VENV)/.all  ## convert models of transformers and diffusers to NumPy, JAX and TensorFlow, with every sample of op_db; writes docs/transpile-models.md
+	$(BIN)/python -m pytest tests/test_transpile_op_db.py tests/test_transpile_training.py -m sweep $(PYTEST_FLAGS)
+	cd tests && PYTHONPATH=$(CURDIR) $(CURDIR)/$(BIN)/python sweep_transpile.py $(if $(OTHERS),--others) $(if $(filter-out *,$(ONLY)),--only $(ONLY))
 
 # The longest first; xargs fails if one of them does.
 CONVERTERS := "keras jax" flax haiku "keras tensorflow" "keras torch" torch
@@ -102,6 +103,7 @@ bench: $(VENV)/.bench  ## beside the frameworks' own: small calls, layers, train
 	$(BIN)/python benchmarks/training_step.py
 	$(BIN)/python benchmarks/converters.py --compiled
 	$(BIN)/python benchmarks/converters_jax.py
+	$(BIN)/python benchmarks/transpile.py
 	for backend in tensorflow jax torch; do KERAS_BACKEND=$$backend $(BIN)/python benchmarks/converters_keras.py || exit 1; done
 
 suite: suite-checkout $(VENV)/.suite  ## the official array API tests: make suite SUITE=path/to/array-api-tests [BACKENDS="numpy torch"]

@@ -238,12 +238,45 @@ def hooked() -> torch.nn.Module:
     return module
 
 
+def hooked_weight() -> torch.nn.Module:
+    module = torch.nn.Linear(4, 2)
+    module.weight.register_hook(lambda gradient: gradient * 2)
+    return module
+
+
+def sparse() -> torch.nn.Module:
+    module = torch.nn.Linear(4, 2)
+    module.register_buffer("adjacency", torch.eye(4).to_sparse())
+    return module
+
+
+def quantized() -> tuple[torch.Tensor]:
+    return (torch.quantize_per_tensor(X, 0.1, 0, torch.qint8),)  # warns, so not while pytest collects
+
+
+def sparse_inside(x: torch.Tensor) -> torch.Tensor:
+    return torch.sparse.mm(x.to_sparse(), torch.ones(4, 2))
+
+
+def with_numpy(x: torch.Tensor) -> torch.Tensor:
+    return torch.from_numpy(np.tanh(x.numpy()))
+
+
 ERRORS = {
     "branch": (lambda: branching, (X,), rf"test_transpile\.py:{line(branching, 1)}: .*depends on the values.*torch\.cond"),
     "argument": (lambda: writing, (X,), rf"test_transpile\.py:{line(writing, 1)}: the source changes its argument.*clone"),
     "no row": (lambda: without_row, (X,), rf"special_airy_ai\.default, needed at .*test_transpile\.py:{line(without_row, 1)}"),
     "backward": (Rounded, (X,), r"Straight at .*test_transpile\.py:\d+ has a backward of its own"),
-    "hook": (hooked, (X,), "has a backward hook"),
+    "hook": (hooked, (X,), rf"has a backward hook \(.*test_transpile\.py:{line(hooked, 2)}\).*remove it"),
+    "hook of a weight": (hooked_weight, (X,), rf"'weight' has a backward hook \(.*test_transpile\.py:{line(hooked_weight, 2)}\)"),
+    "sparse": (sparse, (X,), r"'adjacency' of Linear is sparse; make it dense with \.to_dense"),
+    "sparse example": (lambda: sparse_inside, (torch.eye(4).to_sparse(),), r"tensor 0 of the example is sparse; .*to_dense"),
+    "sparse inside": (lambda: sparse_inside, (X,), rf"test_transpile\.py:{line(sparse_inside, 1)}: .*_to_sparse.*dense tensors"),
+    "quantized": (lambda: torch.tanh, quantized, r"tensor 0 of the example is quantized; .*dequantize"),
+    "numpy": (lambda: with_numpy, (X,), rf"test_transpile\.py:{line(with_numpy, 1)}: .*write that line with other ops"),
+    "script": (lambda: torch.jit.script(torch.nn.Linear(4, 2)), (X,), "ScriptModule; give the module that it was made of"),
+    "lazy": (lambda: torch.nn.LazyLinear(2), (X,), "'weight' of LazyLinear is not initialized; call the source once"),
+    "projection": (lambda: torch.nn.LSTM(4, 3, proj_size=2), (X[None],), "an LSTM with proj_size has no counterpart"),
     "meta": (lambda: torch.nn.Linear(4, 2, device="meta"), (X,), "'weight' of Linear is on the meta device"),
     "example": (lambda: torch.nn.Linear(3, 2), (X,), r"the source itself fails on the example, of shapes \[\(5, 4\)\]"),
     "no example": (lambda: torch.nn.Linear(3, 2), (), "the example holds no tensor"),
@@ -254,7 +287,54 @@ ERRORS = {
 def test_errors_name_the_line_and_the_fix(case: str) -> None:
     make, example, message = ERRORS[case]
     with pytest.raises(TranspileError, match=message):
-        tl.transpile(make(), "numpy", example=example)
+        tl.transpile(make(), "numpy", example=example() if callable(example) else example)
+
+
+def test_a_refused_source_stays_as_it_was(capfd: pytest.CaptureFixture[str]) -> None:
+    source = Rounded()
+    source.layer.eval()
+    source.layer.weight.requires_grad_(False)
+    hook = source.layer.register_forward_hook(lambda *args: None)
+    weights = {name: x.clone() for name, x in source.state_dict().items()}
+    with pytest.raises(TranspileError):
+        tl.transpile(source, "numpy", example=(X,))
+    with pytest.raises(TranspileError):
+        tl.transpile(branching, "numpy", example=(X,))
+    assert (source.training, source.layer.training, source.layer.weight.requires_grad) == (True, False, False)
+    assert list(source.layer._forward_hooks) == [hook.id]
+    assert all(torch.equal(x, weights[name]) for name, x in source.state_dict().items())
+    assert "def forward" not in capfd.readouterr().err  # torch prints its half graph
+
+
+@pytest.mark.parametrize("kind", ["LSTM", "GRU", "RNN"])
+def test_recurrent_networks_of_any_length(kind: str) -> None:
+    torch.manual_seed(0)
+    source = getattr(torch.nn, kind)(4, 3, 2, batch_first=True, bidirectional=True, dropout=0.5).eval()
+    model = tl.transpile(source, "numpy", example=(torch.randn(2, 5, 4),)).eval()
+    longer = torch.randn(3, 9, 4)
+    close(model(on("numpy", longer))[0], source(longer)[0])
+
+
+def test_rounding_is_told_from_a_wrong_op() -> None:
+    class Amplifies(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer = torch.nn.Linear(4, 4)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            y = self.layer(x) + 1000
+            return (y * y - 1000 * y - 1000 * (y - 1000)) * 1e-3 - (y - 1000)  # cancels nearly all digits
+
+    model = tl.transpile(Amplifies(), "numpy", example=(X,))
+    assert model.difference is not None
+    half = tl.transpile(torch.nn.Linear(4, 2).bfloat16(), "numpy", example=(X.bfloat16(),))
+    assert str(half.v["weight"].dtype) == "bfloat16"
+
+
+def test_torch_takes_apart_what_has_no_row() -> None:
+    assert "quantile.scalar" not in ROWS
+    made = tl.transpile(lambda x: torch.quantile(x, 0.25, dim=1), "numpy", example=(X,))
+    close(made(X.numpy()), torch.quantile(X, 0.25, dim=1))
 
 
 def test_wrong_objects_and_targets() -> None:

@@ -40,7 +40,7 @@ OWN: dict[str, dict[str, Any]] = {
     "Swinv2Config": {"embed_dim": 16, "depths": [1, 2], "num_heads": [2, 4], "window_size": 4, "patch_size": 2},
     "SegformerConfig": {"hidden_sizes": [16, 32, 32, 32], "depths": [1, 1, 1, 1], "num_attention_heads": [1, 2, 2, 4], "image_size": 64, "decoder_hidden_size": 32},
     "PvtConfig": {"hidden_sizes": [16, 32, 32, 32], "depths": [1, 1, 1, 1], "num_attention_heads": [1, 2, 2, 4], "patch_size": 4, "image_size": 64},
-    "MobileNetV2Config": {"depth_multiplier": 0.35, "min_depth": 4, "image_size": 96}, "MobileNetV1Config": {"depth_multiplier": 0.25, "min_depth": 4},
+    "MobileNetV2Config": {"depth_multiplier": 0.35, "min_depth": 4, "image_size": 48, "output_stride": 8}, "MobileNetV1Config": {"depth_multiplier": 0.25, "min_depth": 4},
     "MobileViTConfig": {"hidden_sizes": [16, 24, 32], "neck_hidden_sizes": [8, 8, 16, 16, 24, 32, 64], "patch_size": 2, "image_size": 64},
     "DeiTConfig": {"encoder_stride": 8}, "BeitConfig": {"out_indices": [1, 2], "use_relative_position_bias": True},
     "GemmaConfig": {"num_key_value_heads": 4}, "WhisperConfig": {"max_source_positions": 16, "suppress_tokens": None, "begin_suppress_tokens": None},

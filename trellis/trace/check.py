@@ -56,6 +56,7 @@ class Difference(NamedTuple):
 def relative(found: Any, expected: Any) -> float:
     """max|found - expected| / max|expected| of the finite numbers; infinity if shapes, or the places of others, differ."""
     found, expected = np.asarray(found), np.asarray(expected)
+    steps = coarseness(expected.dtype)
     if found.shape != expected.shape:
         return float("inf")
     if expected.size == 0:
@@ -67,8 +68,13 @@ def relative(found: Any, expected: Any) -> float:
     finite = np.isfinite(expected)
     if not np.array_equal(finite, np.isfinite(found)) or not np.array_equal(found[~finite], expected[~finite], equal_nan=True):
         return float("inf")
-    scale = np.abs(expected[finite]).max(initial=0)
+    scale = np.abs(expected[finite]).max(initial=0) * steps
     return float(np.abs(found[finite] - expected[finite]).max(initial=0) / (scale if scale > 1e-6 else 1.0))
+
+
+def coarseness(dtype: Any) -> float:
+    """How many times coarser than float32 a dtype is; its differences are divided by that."""
+    return {"float16": 2.0**9, "bfloat16": 2.0**12}.get(str(dtype), 1.0)  # a model has fewer of their steps
 
 
 class Checker:
@@ -157,14 +163,16 @@ class Checker:
         largest = max(float(np.abs(tl.to_numpy(e)).max(initial=0)) for e in expected)
         worst, where = 0.0, ""
         for name, mine, its in zip(names, grads, expected):
+            coarse = coarseness(tl.to_numpy(its).dtype)
             its = np.asarray(tl.to_numpy(its), np.float64)
-            scale = max(float(np.abs(its).max(initial=0)), 1e-3 * largest, 1e-6)
+            scale = max(float(np.abs(its).max(initial=0)), 1e-3 * largest, 1e-6) * coarse
             apart = float(np.abs(np.asarray(tl.to_numpy(mine), np.float64) - its).max(initial=0) / scale)
             if not apart <= worst:
                 worst, where = apart, name
         if not worst <= GRADIENTS * self.slack:
             raise GradientError(
-                f"transpile: the gradient of {where!r} differs from the original's by {worst:.1e} of its largest number"
+                f"transpile: the gradient of {where!r} differs from the original's by {worst:.1e} of its largest number; "
+                "hooks on tensors and backwards of one's own are not in a graph"
             )
         return worst
 

@@ -118,7 +118,7 @@ def _captured(
     torch: Any, originals: Any, source: Any, nest: Any, training: bool, say: Callable[[str], None]
 ) -> tuple[Program, Any, list[str]]:
     """The graphs of a source, a second example of another batch size if the source takes one, and backwards of the user's own."""
-    torch.check_source(source)
+    torch.check_source(source, nest.tensors)
     original = originals.TorchOriginal(source, nest)
     own = torch.gradient_functions(_run_original(torch, original, nest))
     other = _other_batch(torch, original, nest)
@@ -147,7 +147,8 @@ def _run_original(torch: Any, original: Any, nest: Any) -> list[Any]:
     except Exception as error:
         shapes = [tuple(x.shape) for x in nest.tensors]
         raise TranspileError(
-            f"{torch.line_of(error)}: the source itself fails on the example, of shapes {shapes}: {type(error).__name__}: {error}"
+            f"{torch.line_of(error)}: the source itself fails on the example, of shapes {shapes}: {type(error).__name__}: "
+            f"{error}; give the arguments of a call that works"
         ) from error
 
 
@@ -273,7 +274,7 @@ def can_transpile(
         torch = import_module("trellis.trace.capture.torch")
         originals = import_module("trellis.trace.capture.original")
         nest = torch.Nest(_arguments(example, example_kwargs))
-        torch.check_source(source)
+        torch.check_source(source, nest.tensors)
         _run_original(torch, originals.TorchOriginal(source, nest), nest)
         ops, missing = torch.survey(source, nest, ROWS)
     except Exception as error:

@@ -29,6 +29,8 @@ class _NoDropout(TorchFunctionMode):
             "native_dropout",
         ):
             return args[0] if args else kwargs["input"]
+        if name in ("lstm", "gru", "rnn_tanh", "rnn_relu") and isinstance(args[3], bool):
+            args = (*args[:5], 0.0, *args[6:])
         if name == "multi_head_attention_forward":  # runs without this mode
             if len(args) > 10:
                 args = (*args[:10], 0.0, *args[11:])

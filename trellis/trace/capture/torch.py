@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import functools
 import io
 import logging
 import warnings
@@ -262,7 +263,10 @@ def exported(source: Any, nest: Nest) -> tuple[Any, Any]:
                 f"{line}: what runs next depends on the values of a tensor, which a graph cannot hold; use torch.where or "
                 "torch.cond"
             ) from error
-        raise TranspileError(f"{line}: torch.export cannot capture this: {type(error).__name__}: {first}") from error
+        raise TranspileError(
+            f"{line}: torch.export cannot capture this: {type(error).__name__}: {first}; write that line with other ops "
+            "on dense tensors, or keep it outside of the model"
+        ) from error
 
 
 def line_of(error: BaseException) -> str:
@@ -301,7 +305,7 @@ def decompose(program: Any, rows: Mapping[str, Row]) -> Any:
         default = default or torch.export.default_decompositions()
         table = {}
         for target in targets:
-            found = decomposition_table.get(target) or default.get(target)
+            found = decomposition_table.get(target) or default.get(target) or composite_parts(target)
             if found is not None:
                 table[target] = found
         if not table:
@@ -310,12 +314,32 @@ def decompose(program: Any, rows: Mapping[str, Row]) -> Any:
     return program
 
 
+def composite_parts(op: Any) -> Any:
+    """The decomposition of an op that torch itself writes with others; None for any other op."""
+    key = torch._C.DispatchKey.CompositeImplicitAutograd
+    if not torch._C._dispatch_has_kernel_for_dispatch_key(op.name(), key):
+        return None
+    return functools.partial(op._op_dk, key)
+
+
 def missing_ops(program: Any, rows: Mapping[str, Row], source: Any, nest: Nest) -> list[Missing]:
     found: dict[str, Missing] = {}
     for node in _calls(program.graph_module):
         if not _has_row(node, rows) and op_name(node) not in found:
             found[op_name(node)] = Missing(op_name(node), source_of(node) or _line_of_op(op_name(node), source, nest))
     return list(found.values())
+
+
+class _Calls(TorchFunctionMode):
+    """The line of the user's that calls each function of torch first: some are ops that torch takes apart."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: dict[str, str] = {}
+
+    def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        self.found.setdefault(getattr(function, "__name__", ""), user_line())
+        return function(*args, **(kwargs or {}))
 
 
 class _Lines(TorchDispatchMode):
@@ -332,9 +356,9 @@ class _Lines(TorchDispatchMode):
 
 def _line_of_op(name: str, source: Any, nest: Nest) -> str:
     args, kwargs = fill(nest.skeleton, [x.detach().clone() for x in nest.tensors])
-    with contextlib.suppress(Exception), torch.random.fork_rng(devices=[]), torch.no_grad(), _Lines() as lines:
+    with contextlib.suppress(Exception), torch.random.fork_rng(devices=[]), torch.no_grad(), _Calls() as calls, _Lines() as lines:
         source(*args, **kwargs)
-    return lines.found.get(name, "")
+    return lines.found.get(name) or calls.found.get(name.partition(".")[0], "")
 
 
 def missing_text(missing: Sequence[Missing]) -> str:
@@ -360,32 +384,45 @@ def _has_row(node: Any, rows: Mapping[str, Row]) -> bool:
     return name in rows or functional_name(name) in rows or name.startswith(CHECKS) or name in INLINED
 
 
-def check_source(source: Any) -> None:
-    """TranspileError for a source that a graph cannot mean the same as."""
+def check_source(source: Any, tensors: Sequence[Any] = ()) -> None:
+    """TranspileError for a source, or an example, that a graph cannot mean the same as."""
+    for i, x in enumerate(tensors):
+        _check_tensor(f"tensor {i} of the example", x)
+    if isinstance(source, torch.jit.ScriptModule):
+        raise TranspileError("transpile: the source is a ScriptModule; give the module that it was made of")
     if not isinstance(source, torch.nn.Module):
         return
     for name, x in [*source.named_parameters(), *source.named_buffers()]:
-        kind = (
-            "on the meta device"
-            if x.is_meta
-            else "quantized"
-            if x.is_quantized
-            else "sparse"
-            if x.layout != torch.strided
-            else ""
-        )
-        if kind:
-            fix = (
-                "give it values with .to_empty(device='cpu') and load its weights"
-                if x.is_meta
-                else "make it dense with .dequantize() or .to_dense()"
-            )
-            raise TranspileError(f"transpile: {name!r} of {type(source).__name__} is {kind}; {fix}")
+        _check_tensor(f"{name!r} of {type(source).__name__}", x)
+        hooks = [*(x._backward_hooks or {}).values(), *(getattr(x, "_post_accumulate_grad_hooks", None) or {}).values()]
+        if hooks:
+            raise TranspileError(_hook_text(repr(name), hooks[0]))
     for path, part in source.named_modules():
-        if part._backward_hooks or part._backward_pre_hooks:
+        if "quantized" in type(part).__module__:
             raise TranspileError(
-                f"transpile: {path or type(source).__name__!r} has a backward hook, which a graph cannot hold; remove it first"
+                f"transpile: {path or 'the source'!r} is a quantized {type(part).__name__}; give the model in floats"
             )
+        for hook in (*part._backward_hooks.values(), *part._backward_pre_hooks.values()):
+            raise TranspileError(_hook_text(repr(path or type(source).__name__), hook))
+
+
+def _hook_text(owner: str, hook: Any) -> str:
+    code = getattr(hook, "__code__", None)
+    where = f" ({code.co_filename}:{code.co_firstlineno})" if code else ""
+    return f"transpile: {owner} has a backward hook{where}, which a graph cannot hold; remove it first"
+
+
+def _check_tensor(name: str, x: Any) -> None:
+    kinds = {
+        "not initialized; call the source once": isinstance(x, torch.nn.parameter.UninitializedTensorMixin),
+        "nested; pad it to one shape with .to_padded_tensor(0.0)": x.is_nested,
+        "on the meta device; give it values with .to_empty(device='cpu') and load its weights": x.is_meta,
+        "quantized; make it dense with .dequantize()": x.is_quantized,
+        "sparse; make it dense with .to_dense()": x.layout != torch.strided and not x.is_nested,
+    }
+    for kind, found in kinds.items():
+        if found:
+            raise TranspileError(f"transpile: {name} is {kind}")
 
 
 def gradient_functions(results: Sequence[Any]) -> list[str]:

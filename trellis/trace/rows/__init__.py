@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from trellis.trace.rows import draws, elementwise, nn, python, reduction, shapes
+from trellis.trace.rows import draws, elementwise, nn, python, recurrent, reduction, shapes
 from trellis.trace.rows.support import Row, expanded
 
-FAMILIES = (elementwise, shapes, reduction, nn, draws, python)
+FAMILIES = (elementwise, shapes, reduction, nn, recurrent, draws, python)
 ROWS: dict[str, Row] = {name: row for family in FAMILIES for name, row in expanded(family.TABLE).items()}
 RANDOM = frozenset(expanded(draws.TABLE))  # ops whose results differ from torch's, and from call to call
 

@@ -189,10 +189,10 @@ def _attention(
     scores = tl.matmul(query * scale, tl.matrix_transpose(key)) + mask
     weights = tl.softmax(scores, axis=-1)
     weights = tl.where(tl.stop_gradient(tl.max(scores, axis=-1, keepdims=True)) == -math.inf, 0.0, weights)
-    return tl.matmul(_dropout(weights, dropout_p, dropout_p > 0), value)
+    return tl.matmul(dropout(weights, dropout_p, dropout_p > 0), value)
 
 
-def _dropout(x: Any, p: float = 0.5, train: Any = True) -> Any:
+def dropout(x: Any, p: float = 0.5, train: Any = True) -> Any:
     return x if not train or p == 0 or not drops() else tl.dropout(x, p, seed=seed())
 
 
@@ -370,7 +370,7 @@ TABLE: Table = {
     "instance_norm.default": _instance_norm,
     "_weight_norm.default": _weight_norm,
     "scaled_dot_product_attention.default": _attention,
-    "dropout.default": _dropout,
+    "dropout.default": dropout,
     "native_dropout.default": _native_dropout,
     "feature_dropout.default": _feature_dropout,
     "embedding.default": _embedding,
