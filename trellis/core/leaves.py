@@ -45,6 +45,8 @@ class Nest:
 
     def rebuild(self, leaves: Sequence[Any]) -> Any:
         """The nest with other leaves; those in the places of `tl.Array`s become `tl.Array`s."""
+        if self.treedef is tree.LEAF and len(leaves) == 1:
+            return Array(leaves[0]) if self.wrapped[0] else leaves[0]
         return tree.unflatten(self.treedef, [Array(x) if wrapped else x for x, wrapped in zip(leaves, self.wrapped)])
 
     def place(self, index: int) -> str:
