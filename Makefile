@@ -98,7 +98,7 @@ bench: $(VENV)/.bench  ## beside the frameworks' own: small calls, layers, train
 	$(BIN)/python benchmarks/training_step.py
 	$(BIN)/python benchmarks/compiled_calls.py
 	$(BIN)/python benchmarks/random_numbers.py
-	-$(BIN)/python benchmarks/trainer.py
+	-$(BIN)/python benchmarks/trainer.py  # its targets on torch and JAX are not reached yet
 	$(BIN)/python benchmarks/converters.py --compiled
 	$(BIN)/python benchmarks/converters_jax.py
 	for backend in tensorflow jax torch; do KERAS_BACKEND=$$backend $(BIN)/python benchmarks/converters_keras.py || exit 1; done
