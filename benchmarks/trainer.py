@@ -108,7 +108,7 @@ def keras_model(depth: int) -> Any:
 
     layers = [keras.layers.Dense(WIDTH, activation="relu" if i < depth - 1 else None) for i in range(depth)]
     model = keras.Sequential([keras.Input((WIDTH,)), *layers])
-    model.compile(keras.optimizers.Adam(RATE), keras.losses.SparseCategoricalCrossentropy(from_logits=True), jit_compile=False)
+    model.compile(keras.optimizers.Adam(RATE), keras.losses.SparseCategoricalCrossentropy(from_logits=True))
     return model
 
 

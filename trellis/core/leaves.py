@@ -50,6 +50,9 @@ class Nest:
 
     def rebuild(self, leaves: Sequence[Any]) -> Any:
         """The nest with other leaves; those in the places of `tl.Array`s become `tl.Array`s."""
+        if self.treedef is tree.LEAF and len(leaves) == 1:
+            kind = self.wrapped[0]
+            return leaves[0] if kind is None else kind(leaves[0])
         return tree.unflatten(self.treedef, [x if kind is None else kind(x) for x, kind in zip(leaves, self.wrapped)])
 
     def place(self, index: int) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 from trellis.core import dtypes, tree
 from trellis.core.dispatch import interpreters
 from trellis.core.free import Free, anchor, as_it_is
-from trellis.core.leaves import ARRAY, NUMBER, OTHER, MixedNest, Nest, backend_of, device_of, kind_of
+from trellis.core.leaves import ARRAY, NUMBER, OTHER, MixedNest, Nest, backend_of, device_of, kind_of, unwrap
 from trellis.core.moving import Met
 from trellis.core.typing import AnyArray
 
@@ -47,19 +47,24 @@ class Results(Nest):
     are of the class `wraps`, or native if it is None. Free arrays go to the framework unless `wraps` is Free.
     """
 
-    __slots__ = ("backend", "device", "name", "rule", "specs", "subject", "wraps")
+    __slots__ = ("backend", "device", "kind", "name", "rule", "specs", "subject", "wraps")
 
     def __init__(
         self, name: str, subject: str, backend: Any, device: Any, wraps: Any, rule: str = "it must stay the same"
     ) -> None:
         self.name, self.subject, self.rule = name, subject, rule
         self.backend, self.device, self.wraps = backend, device, wraps
+        self.kind: type | None = None  # of the last leaf of the first nest
         self.treedef: Any = None
         self.wrapped: list[bool] = []
         self.specs: list[Spec] = []
 
     def take(self, result: Any) -> list[AnyArray]:
         """The native arrays of a nest."""
+        if self.treedef is tree.LEAF and self.specs:  # one array, as in most loops: a short way, as this runs in every step
+            data = unwrap(result)
+            if type(data) is self.kind and spec_of(data) == self.specs[0]:
+                return [data]
         nest = Nest(result)
         if self.wraps is not Free and Free in nest.wrapped:
             nest = Nest(result, (self.wraps or as_it_is)(anchor(self.backend, self.device)))
@@ -80,6 +85,7 @@ class Results(Nest):
                 nest.leaves[i] = number_as_array(self.backend, leaf, self.device, None if first else self._dtype_for(leaf, i))
             if first:
                 self.specs.append(spec_of(nest.leaves[i]))
+                self.kind = type(nest.leaves[i])
             else:
                 self._compare(nest.leaves[i], i, nest.wrapped[i])
         return nest.leaves
@@ -129,6 +135,7 @@ class Carry(Results):
             self._first(x, follower) if kind == NUMBER else x for x, kind, follower in zip(nest.leaves, nest.kinds, after.leaves)
         ]
         self.specs = [spec_of(x) for x in self.leaves]
+        self.kind = type(self.leaves[-1]) if self.leaves else None
 
     def _first(self, number: Any, follower: Any) -> AnyArray:
         """A number of `init` as an array, of the dtype of the leaf that follows it if the number fits."""

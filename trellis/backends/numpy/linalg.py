@@ -11,17 +11,19 @@ import numpy as np
 from trellis.backends.numpy.meta import COMPLEX64, COMPLEX128, FLOAT32, FLOAT64, HALVES, NATIVE, cast
 from trellis.backends.numpy.operands import floating, item_of
 from trellis.backends.numpy.quiet import quiet, run
+from trellis.composites import composed
 from trellis.core import errors
 from trellis.core.dispatch import diagnose
 from trellis.core.dtypes import common_dtype
 
 __all__ = [
-    "cholesky", "cross", "det", "diagonal", "eig", "eigh", "eigvals", "eigvalsh", "einsum", "inv", "matmul", "matrix_transpose",
-    "outer", "qr", "slogdet", "solve", "solve_triangular", "svd", "svdvals", "tensordot", "vecdot",
+    "cholesky", "cross", "det", "diagonal", "eig", "eigh", "eigvals", "eigvalsh", "einsum", "inv", "linear", "matmul",
+    "matrix_transpose", "outer", "qr", "slogdet", "solve", "solve_triangular", "svd", "svdvals", "tensordot", "vecdot",
 ]  # fmt: skip
 
 _DIRECT = frozenset(np.dtype(c) for c in "fdFDbhilBHIL")
 _matmul = np.matmul
+_ARRAYS = {np.ndarray}
 
 
 def matmul(x1: Any, x2: Any) -> Any:
@@ -34,6 +36,24 @@ def matmul(x1: Any, x2: Any) -> Any:
             return _product("matmul", np.matmul, x1, x2)
         diagnose("matmul", (x1, x2), {}, error)
         raise
+
+
+def linear(x: Any, weight: Any, bias: Any) -> Any:
+    kinds = {type(x), type(weight), type(bias)}
+    if (
+        kinds == _ARRAYS
+        and x.dtype is weight.dtype is bias.dtype
+        and x.dtype in (FLOAT32, FLOAT64)
+        and weight.ndim == 2 >= x.ndim > 0
+    ):
+        return quiet.run(_affine, x, weight, bias)
+    return composed.linear(x, weight, bias)
+
+
+def _affine(x: Any, weight: Any, bias: Any) -> Any:
+    made = _matmul(x, weight.T)
+    made += bias
+    return made
 
 
 def _product(op: str, kernel: Callable[..., Any], *arrays: Any, **params: Any) -> Any:
