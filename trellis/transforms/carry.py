@@ -63,7 +63,7 @@ class Results(Nest):
         """The native arrays of a nest."""
         if self.treedef is tree.LEAF and self.specs:  # one array, as in most loops: a short way, as this runs in every step
             data = unwrap(result)
-            if type(data) is self.kind and spec_of(data) == self.specs[0]:
+            if type(data) is self.kind and self.wrapped[0] is not Free and spec_of(data) == self.specs[0]:
                 return [data]
         nest = Nest(result)
         if self.wraps is not Free and Free in nest.wrapped:
