@@ -96,7 +96,8 @@ class Hint:
         self.owner, self.name = owner, name
 
     def __get__(self, instance: Any, kind: type) -> Any:
-        raise missing(f"{kind.__name__!r} object", self.owner, self.name)
+        shown = "Array" if self.owner == "Array" else kind.__name__  # of its subclasses no user needs to know
+        raise missing(f"{shown!r} object", self.owner, self.name)
 
 
 def install(kind: type, owner: str) -> None:
