@@ -17,7 +17,6 @@ NOWHERE = {
     "casting": "promotion has one table",
     "initial": "combine the result with the number",
     "kind": "the choice of an algorithm does not change the result; `stable` does",
-    "like": "backend= says where the array is made",
     "mean": "a shortcut of NumPy that saves a pass",
     "order": "memory has no order here",
     "out": "results are new arrays; assign with x[...] = result",
