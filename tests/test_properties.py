@@ -142,7 +142,9 @@ def test_along_an_axis(backend: str, op: str) -> None:
         shape = data.draw(
             hnp.array_shapes(min_dims=1, max_dims=3, min_side=0 if op not in ("argmax", "argmin") else 1, max_side=4)
         )
-        elements = FLOATS if op in ("sort", "flip", "argmax", "argmin") else st.floats(-3, 3)
+        elements = (
+            FLOATS if op in ("sort", "flip", "argmax", "argmin") else st.floats(-3, 3, allow_subnormal=False)
+        )  # XLA takes subnormals for 0
         x = data.draw(hnp.arrays(np.float64, shape, elements=elements))
         axis = data.draw(st.integers(-len(shape), len(shape) - 1))
         check(getattr(tl, op)(make(backend, x), axis=axis), quiet(references[op], x, axis), tolerance=1e-9)
@@ -156,7 +158,11 @@ def _softmax(x: Any, axis: int) -> Any:
 
 
 def _logsumexp(x: Any, axis: int) -> Any:
-    return np.log(np.sum(np.exp(x), axis=axis))
+    """From the largest element, so that one number alone comes back exactly."""
+    if x.shape[axis] == 0:
+        return np.full(np.delete(x.shape, axis), -np.inf)
+    largest = x.max(axis=axis, keepdims=True)
+    return np.squeeze(largest, axis) + np.log(np.exp(x - largest).sum(axis=axis))
 
 
 KEYS = hnp.basic_indices((3, 4, 2), max_dims=5, allow_newaxis=True, allow_ellipsis=True)
