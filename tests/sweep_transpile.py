@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import gc
 import json
+import re
 import signal
 import time
 import warnings
@@ -55,7 +56,8 @@ def convert(make: Callable[[], Any], target: str, seconds: int) -> str:
     except TooSlow:
         return f"not finished in {seconds} s"
     except Exception as error:
-        return f"{type(error).__name__}: {str(error)[:300]}".replace("\n", " ").replace("|", "/")
+        text = re.sub(r"\S*/site-packages/", "", str(error))
+        return f"{type(error).__name__}: {text[:300]}".replace("\n", " ").replace("|", "/")
     finally:
         signal.alarm(0)
     outputs = max(d for d in (found.outputs, found.training, found.batch, 0.0) if d is not None)

@@ -64,7 +64,7 @@ class Arguments:
             found[expected.number] = given
             return
         if isinstance(expected, Mapping) and isinstance(given, Mapping):
-            pairs: Any = [(key, expected.get(key), given.get(key)) for key in {**expected, **given}]
+            pairs = [(key, expected.get(key), given.get(key)) for key in {**expected, **given}]
         elif isinstance(expected, (list, tuple)) and isinstance(given, (list, tuple)) and len(expected) == len(given):
             pairs = [(i, a, b) for i, (a, b) in enumerate(zip(expected, given))]
         else:
