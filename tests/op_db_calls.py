@@ -1,4 +1,4 @@
-"""Calls of ATen overloads that torch's own samples (`op_db`) make: the op, its arguments in the order of the schema, the result."""
+"""Calls of ATen overloads that torch's own samples (`op_db`) make: the op, its arguments in schema order, the result."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Transpiled models in use: ten training steps and generation against torch, the Trainer, files, native modules, mixed sources."""
+"""Transpiled models in use: ten training steps and generation against torch, the Trainer, files, modules, mixed sources."""
 
 from __future__ import annotations
 

@@ -3,6 +3,6 @@
 # The functions of every backend's meta.py.
 META = (
     "asarray", "astype", "constant", "default_device", "default_int", "device_of", "devices", "dlpack", "dlpack_device",
-    "dtype_of", "from_dlpack", "from_numpy", "holds_gradient", "is_traced", "item", "native_device", "native_dtype", "rank_of", "shape_of",
-    "to_device", "to_numpy", "version",
+    "dtype_of", "from_dlpack", "from_numpy", "holds_gradient", "is_traced", "item", "native_device", "native_dtype", "rank_of",
+    "shape_of", "to_device", "to_numpy", "version",
 )  # fmt: skip

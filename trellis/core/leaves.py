@@ -34,7 +34,8 @@ def kind_of(leaf: Any) -> str:
 class Nest:
     """A nest taken apart. `leaves` holds the native array of each `tl.Array`, and every other leaf as it is.
 
-    Free arrays go beside `like`, else beside the other leaves. `wrapped` has the class of those that were `tl.Array`s: Array, or Free if no other leaf says where they belong.
+    Free arrays go beside `like`, else beside the other leaves. `wrapped` has the class of those that were `tl.Array`s:
+    Array, or Free if no other leaf says where they belong.
     """
 
     __slots__ = ("leaves", "treedef", "wrapped")
@@ -68,7 +69,7 @@ class MixedNest(Nest):
         self.arrays = [x for x, kind in zip(self.leaves, self.kinds) if kind == ARRAY]
 
     def wrapper(self, *beside: Any) -> Any:
-        """The class of a new array beside these and others of the classes `beside`: Free if all are, None if native ones decide."""
+        """The class of a new array beside these and others of classes `beside`: Free if all are, None if native ones decide."""
         found = [*[wrapped for wrapped, kind in zip(self.wrapped, self.kinds) if kind == ARRAY], *beside]
         return Array if Array in found else None if None in found else Free
 

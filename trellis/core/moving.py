@@ -58,7 +58,7 @@ def brought(x: Any, like: Any, copies: dict[Any, Any] | None = None) -> Any:
 
 
 def _constant(value: np.ndarray[Any, Any], goal: Any, like: Any, device: Any) -> Any:
-    """A host array as one of `goal`. Without 64 bits on JAX the default integer is int32 there, so int64 that fits says nothing."""
+    """A host array as one of `goal`. Without 64 bits on JAX the default integer is int32, so int64 that fits says nothing."""
     if device is None or load(goal.name).default_int() is dtypes.int64:
         return goal.constant(value, like=like)
     dtype = dtypes.as_dtype(value.dtype)

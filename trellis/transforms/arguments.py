@@ -15,7 +15,7 @@ def check_callable(name: str, argument: str, function: Any, hint: str = "") -> N
 
 
 def once_more(run: Callable[[Any], Any]) -> Any:
-    """`run(None)`; if a free argument, while it is traced or differentiated, meets the array of a framework, `run` of that one."""
+    """`run(None)`; if a free argument, while traced or differentiated, meets the array of a framework, `run` of that one."""
     try:
         return run(None)
     except Met as met:

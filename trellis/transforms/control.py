@@ -47,8 +47,8 @@ def cond(pred: Operand, true_fun: Callable[..., Any], false_fun: Callable[..., A
 
 
 def _branch(
-    name: str, chosen: AnyArray, given_chosen: Any, branches: Sequence[Callable[..., Any]], called: str, operands: tuple[Any, ...],
-    like: Any,
+    name: str, chosen: AnyArray, given_chosen: Any, branches: Sequence[Callable[..., Any]], called: str,
+    operands: tuple[Any, ...], like: Any,
 ) -> Any:  # fmt: skip
     """The result of the branch that a bool or a number chooses: of two halves, and so on, as a tree of conditions."""
     like = (None if isinstance(given_chosen, Free) else given_chosen) if like is None else like

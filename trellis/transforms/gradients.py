@@ -88,7 +88,7 @@ class Inputs(Nest):
         return self.output.leaves
 
     def rebuild(self, leaves: Sequence[AnyArray]) -> Any:
-        """The arguments with other leaves. Once the function has met arrays that are not free, free arguments are as its result."""
+        """The arguments with other leaves. Once the function has met arrays that are not free, free arguments follow them."""
         output = getattr(self, "output", None)
         if output is not None and Free in self.wrapped and Free not in output.wrapped:
             kind = Array if Array in output.wrapped else None
