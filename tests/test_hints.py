@@ -81,7 +81,7 @@ def test_the_message_of_a_missing_name(owner: str, name: str, text: str) -> None
 _PATHS = {
     "nn.relu": "it is tl.relu", "nn.functional.softmax": "it is tl.softmax", "random.randn": "tl.random_normal",
     "optim.StepLR": "tl.step_schedule", "distributions.Mixture": "did you mean 'MixtureSameFamily'?",
-    "distributions.Linear": "it is tl.Linear", 
+    "distributions.Linear": "it is tl.Linear",
 }  # fmt: skip
 
 

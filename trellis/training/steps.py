@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
@@ -70,6 +71,7 @@ class Steps:
     def kept(model: Module, loss: Any, optimizer: Any, metrics: Any, place: Place, compile: bool | None) -> Steps:
         """The steps of the last `fit` by this optimizer if all is as it was, else new ones: nothing is compiled again."""
         layers = [(path, name, x) for path, one, _ in modules(model) for name, x in tree.leaves_with_paths(dict(vars(one)))]
+        layers += [(*at, x) for at, x in _read_by((loss, metrics))]
         plain = bool, int, float, str
         settings = [(*at, x if type(x) in plain else (id(x), x)) for *at, x in layers if not isinstance(x, Array)]
         about = [model, loss, optimizer, metrics, compile, place.backend.name, place.device, place.dtype, settings]
@@ -179,6 +181,19 @@ class Steps:
         tracker = Tracker((path, one) for path, one, depth in modules(self.model) if depth)
         run_copy(self.model, *moment.batch[:2], moment.v, moment.buffers, tracker=tracker, stream=Stream(moment.key))
         return next((path for path, results in tracker.rets.items() if non_finite(results)), "")
+
+
+def _read_by(functions: Any) -> list[Any]:
+    """What the functions of a nest read from outside, by name: constants of a compiled step."""
+    found, waiting, seen = [], tree.leaves(functions), set()
+    while waiting:
+        one = waiting.pop()
+        if inspect.isfunction(one) and one not in seen and not one.__module__.startswith("trellis."):
+            seen.add(one)
+            outside = inspect.getclosurevars(one)
+            found += [((one.__qualname__, name), x) for name, x in {**outside.globals, **outside.nonlocals}.items()]
+            waiting += [x for _, x in found]
+    return found
 
 
 def inner(optimizer: Any) -> Any:
