@@ -17,14 +17,17 @@ KEPT = np.cumprod(1 - BETAS).astype(np.float32)  # how much of the data is left 
 class Denoiser(tl.Module):
     """The noise in a point, from the point and the time."""
 
-    def __init__(self, width: int = 64, **options: Any) -> None:
+    def __init__(self, width: int = 128, **options: Any) -> None:
         self.time = tl.Embedding(STEPS, width)
-        self.enter, self.middle, self.leave = tl.Linear(2, width), tl.Linear(width, width), tl.Linear(width, 2)
+        self.enter, self.leave = tl.Linear(2, width), tl.Linear(width, 2)
+        self.middle = [tl.Linear(width, width) for _ in range(3)]
         super().__init__(**options)
 
     def forward(self, x: Any, time: Any) -> Any:
-        x = tl.silu(self.enter(x) + self.time(time))
-        return self.leave(x + tl.silu(self.middle(x)))
+        x = self.enter(x)
+        for layer in self.middle:
+            x = x + tl.silu(layer(x + self.time(time)))
+        return self.leave(x)
 
 
 def moons(count: int) -> np.ndarray:
@@ -58,7 +61,8 @@ def sample(model: tl.Module, count: int) -> Any:
         noise = model(x, tl.full((count,), time))
         x = (x - float(BETAS[time] / np.sqrt(1 - KEPT[time])) * noise) / float(np.sqrt(1 - BETAS[time]))
         if time:
-            x = x + float(np.sqrt(BETAS[time])) * tl.random_normal(shape=(count, 2), seed=tl.fold_in(2, time))
+            variance = BETAS[time] * (1 - KEPT[time - 1]) / (1 - KEPT[time])
+            x = x + float(np.sqrt(variance)) * tl.random_normal(shape=(count, 2), seed=tl.fold_in(2, time))
     return x
 
 
@@ -67,8 +71,10 @@ def main(short: bool = False) -> tuple[gallery.Numbers, gallery.Draw]:
     tl.seed(0)
     model = Denoiser()
     trainer = tl.Trainer(seed=0, progress=False)
+    epochs = 2 if short else 20
     data = batches(points, 20 if short else 300)
-    history = trainer.fit(model, data, tl.mse_loss, tl.Adam(3e-3), epochs=2 if short else 6)
+    schedule = tl.cosine_schedule(3e-3, epochs * (20 if short else 300))
+    history = trainer.fit(model, data, tl.mse_loss, tl.Adam(schedule), epochs=epochs)
     made = tl.to_numpy(sample(model.eval(), 100 if short else 1000))
     nearest = np.sqrt(((made[:, None] - points[None]) ** 2).sum(-1)).min(1)
     losses = history.losses
