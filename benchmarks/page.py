@@ -1,4 +1,4 @@
-"""Run the benchmarks and write docs/performance.md: `make bench`, or `python benchmarks/page.py overhead trainer` for some of them.
+"""Run the benchmarks and write docs/performance.md: `make bench`. `python benchmarks/page.py overhead trainer` runs some of them.
 
 A benchmark that is not run keeps what the page had for it.
 """
@@ -31,9 +31,9 @@ BENCHMARKS = {
 }
 TOP = """# Performance
 
-`make bench` measures Trellis beside the frameworks' own functions and writes this page. Both run in turn in one process, on one thread; the figures are
-medians of process CPU time. A ratio of 1 is the framework's own speed; differences below 10% are noise. What is slower stands here too.
-Each part names the day and the machine on which it was measured.
+`make bench` measures Trellis beside the frameworks' own functions and writes this page. Both run in turn in one process, on one
+thread; the figures are medians of process CPU time. A ratio of 1 is the framework's own speed; differences below 10% are noise.
+What is slower stands here too. Each part names the day and the machine on which it was measured.
 """
 
 

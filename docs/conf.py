@@ -10,9 +10,9 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parent)]
 
-import reference_pages
+import reference_pages  # noqa: E402
 
-import trellis
+import trellis  # noqa: E402
 
 reference_pages.write(HERE)
 

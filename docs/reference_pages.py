@@ -127,7 +127,8 @@ def pages() -> dict[str, str]:
     titles = {page: title for page, (title, _) in GROUPS.items()} | {page: title for page, (_, title) in MODULES.items()}
     made = {}
     for page, title in titles.items():
-        parts = [entry(name, value) + (methods(value.__name__) if name.removeprefix("tl.") in METHODS.get(page, ()) else "") for name, value in found[page]]
+        shown = METHODS.get(page, ())
+        parts = [entry(name, value) + (methods(name[3:]) if name[3:] in shown else "") for name, value in found[page]]
         made[f"reference/{page}.md"] = f"# {title}\n\n" + "\n".join(parts)
     index = "\n".join(f"| [{title}]({page}.md) | {len(found[page])} |" for page, title in titles.items())
     contents = "\n```{toctree}\n:hidden:\n\n" + "\n".join(titles) + "\n```\n"

@@ -2,8 +2,8 @@
 
     python examples/gaussian_process.py --backend torch
 
-A program has `main(short) -> (numbers, draw)`: the numbers it found, by name, and a function that draws its picture on a figure of
-matplotlib. `short` is for the tests: the same program with fewer steps.
+A program has `main(short) -> (numbers, draw)`: the numbers it found, by name, and a function that draws on a figure of matplotlib.
+`short` is for the tests: the same program with fewer steps.
 """
 
 from __future__ import annotations
@@ -36,7 +36,8 @@ def run(main: Callable[[bool], tuple[Numbers, Draw]]) -> None:
         numbers, draw = main(options.short)
     for label, value in numbers.items():
         print(f"{label}: {value:.4g}")
-    save(draw, options.picture)
+    if options.picture:
+        save(draw, options.picture)
 
 
 def save(draw: Draw, path: str) -> None:

@@ -43,7 +43,9 @@ def main(short: bool = False) -> tuple[gallery.Numbers, gallery.Draw]:
     for step in range(20 if short else 400):
         key = tl.fold_in(1, step)
         momentum = tl.random_normal(shape=(CHAINS, 2), dtype="float64", seed=tl.fold_in(key, 0))
-        position, accepted = move(position, momentum, tl.random_uniform(shape=(CHAINS,), dtype="float64", seed=tl.fold_in(key, 1)))
+        position, accepted = move(
+            position, momentum, tl.random_uniform(shape=(CHAINS,), dtype="float64", seed=tl.fold_in(key, 1))
+        )
         draws.append(tl.to_numpy(position))
         rate.append(tl.to_numpy(accepted).mean())
     kept = np.stack(draws)[len(draws) // 4 :].reshape(-1, 2)

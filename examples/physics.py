@@ -50,7 +50,11 @@ def main(short: bool = False) -> tuple[gallery.Numbers, gallery.Draw]:
         right.plot(x, found, ".", label="network")
         right.legend()
 
-    return {"loss before": losses[0], "loss after": losses[-1], "largest error": float(np.max(np.abs(found - np.sin(np.pi * x))))}, draw
+    return {
+        "loss before": losses[0],
+        "loss after": losses[-1],
+        "largest error": float(np.max(np.abs(found - np.sin(np.pi * x)))),
+    }, draw
 
 
 if __name__ == "__main__":

@@ -20,7 +20,9 @@ def block(channels: int) -> tl.Module:
 
 def network(channels: int = 16) -> tl.Module:
     first = (tl.Conv2D(1, channels, 3, 2, "SAME", with_bias=False), tl.BatchNorm2D(channels), tl.ReLU())
-    return tl.Sequential(*first, block(channels), tl.ReLU(), block(channels), tl.ReLU(), tl.GlobalAvgPool(), tl.Linear(channels, 3))
+    return tl.Sequential(
+        *first, block(channels), tl.ReLU(), block(channels), tl.ReLU(), tl.GlobalAvgPool(), tl.Linear(channels, 3)
+    )
 
 
 def textures(count: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
@@ -42,7 +44,9 @@ def main(short: bool = False) -> tuple[gallery.Numbers, gallery.Draw]:
     model = network()
     trainer = tl.Trainer(seed=0, progress=False)
     optimizer = tl.SGD(0.05, momentum=0.9)
-    history = trainer.fit(model, train, tl.cross_entropy, optimizer, 2 if short else 8, "accuracy", validation=test, batch_size=32)
+    history = trainer.fit(
+        model, train, tl.cross_entropy, optimizer, 2 if short else 8, "accuracy", validation=test, batch_size=32
+    )
     found = np.argmax(trainer.predict(model, test[0]), axis=1)
 
     def draw(figure: Any) -> None:
