@@ -2,7 +2,7 @@
 
     python examples/gaussian_process.py --backend torch
 
-A program has `main(short) -> (numbers, draw)`: the numbers it found, by name, and a function that draws on a figure of matplotlib.
+A program has `main(short) -> (numbers, draw)`: its numbers by name, and a function that draws on a figure of matplotlib.
 `short` is for the tests: the same program with fewer steps.
 """
 
