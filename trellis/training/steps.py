@@ -70,9 +70,9 @@ class Steps:
     @staticmethod
     def kept(model: Module, loss: Any, optimizer: Any, metrics: Any, place: Place, compile: bool | None) -> Steps:
         """The steps of the last `fit` by this optimizer if all is as it was, else new ones: nothing is compiled again."""
-        layers = [(path, name, x) for path, one, _ in modules(model) for name, x in tree.leaves_with_paths(dict(vars(one)))]
-        kept = [one for one in layers if not isinstance(one[-1], Array)] + _read_by((loss, metrics))
-        settings = [(*at, x if type(x) in (bool, int, float, str) else (id(x), x)) for *at, x in kept]
+        parts = [(path, name, x) for path, one, _ in modules(model) for name, x in tree.leaves_with_paths(dict(vars(one)))]
+        outside = [part for part in parts if not isinstance(part[-1], Array)] + _read_by((loss, metrics))
+        settings = [(*at, x if type(x) in (bool, int, float, str) else (id(x), x)) for *at, x in outside]
         about = [model, loss, optimizer, metrics, compile, place.backend.name, place.device, place.dtype, settings]
         known = getattr(inner(optimizer), "_compiled", {})  # emptied when an option of the optimizer changes
         if known.get("fit", (None,))[0] != about:
