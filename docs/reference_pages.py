@@ -106,7 +106,7 @@ def entry(name: str, value: Any, level: str = "##") -> str:
         signature = f"{name.removeprefix('tl.')}{inspect.signature(value)}"
     except (TypeError, ValueError):
         signature = ""
-    signature = re.sub(r"'([^']*)'", r"\1", signature)  # annotations are strings
+    signature = re.sub(r"(: |-> )'([^']*)'", r"\1\2", signature)  # annotations are strings
     shown = f"\n```python\n{signature}\n```\n" if signature and len(signature) < 1500 else ""
     return f"{level} {name}\n{shown}\n{rendered(docstring)}\n"
 
