@@ -405,7 +405,7 @@ class ArrayInterpreter:
     def split(self, x: Array, *, indices: tuple[int, ...], axis: int) -> tuple[Array, ...]:
         data, rank = x._data, x.ndim
         parts = interpreters[type(data)].split(data, indices=indices, axis=axis)
-        keys = (views.key_along(rank, axis, slice(*bounds)) for bounds in zip((0, *indices), (*indices, None)))
+        keys = [views.key_along(rank, axis, slice(*bounds)) for bounds in zip((0, *indices), (*indices, None))]
         return tuple(x._view("getitem", {"key": key}, part) for key, part in zip(keys, parts))
 
     def shape_of(self, x: Array) -> Any:
