@@ -19,8 +19,6 @@ from trellis.backends.tensorflow.shapes import vector
 from trellis.composites import composed
 from trellis.core.typing import Sizes
 
-__all__ = ["elu", "interpolate", "leaky_relu", "log_likelihood", "relu", "relu6", "standardize"]
-
 _FLOATS = frozenset((tf.float16, tf.bfloat16, tf.float32, tf.float64))
 
 

@@ -21,10 +21,6 @@ from trellis.backends.tensorflow.shapes import count_up, product, sizes
 from trellis.core import errors
 from trellis.ops.arguments import check_axis
 
-__all__ = [
-    "argmax", "argmin", "argsort", "bincount", "nonzero", "searchsorted", "sort", "top_k", "unique_all", "unique_values",
-]  # fmt: skip
-
 
 # ---- the largest and the smallest ----------------------------------------------------------------------------------------------
 def _place_of_extreme(op: str, kernel: Kernel) -> Kernel:
