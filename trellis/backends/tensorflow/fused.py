@@ -14,8 +14,7 @@ from trellis.backends.elementwise import Kernel
 from trellis.backends.tensorflow.arrangement import on_channel_last, transposed
 from trellis.backends.tensorflow.meta import rank_of, tensor
 from trellis.backends.tensorflow.operands import choose
-from trellis.backends.tensorflow.reduction import axes_of
-from trellis.backends.tensorflow.shapes import vector
+from trellis.backends.tensorflow.shapes import axes_of, vector
 from trellis.composites import composed
 from trellis.core.typing import Sizes
 
