@@ -10,11 +10,6 @@ from trellis.core.typing import AnyArray, Operand
 from trellis.ops.arguments import axes, choice, integer, one_axis
 from trellis.ops.shapes import flat_without
 
-__all__ = [
-    "argmax", "argmin", "argsort", "bincount", "histogram", "interp", "isin", "nonzero", "searchsorted", "sort", "top_k",
-    "unique_all", "unique_counts", "unique_inverse", "unique_values", "where",
-]  # fmt: skip
-
 
 class UniqueAll(NamedTuple):
     values: AnyArray

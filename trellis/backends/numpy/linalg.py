@@ -16,11 +16,6 @@ from trellis.core import errors
 from trellis.core.dispatch import diagnose
 from trellis.core.dtypes import common_dtype
 
-__all__ = [
-    "cholesky", "cross", "det", "diagonal", "eig", "eigh", "eigvals", "eigvalsh", "einsum", "inv", "linear", "matmul",
-    "matrix_transpose", "outer", "qr", "slogdet", "solve", "solve_triangular", "svd", "svdvals", "tensordot", "vecdot",
-]  # fmt: skip
-
 _DIRECT = frozenset(np.dtype(c) for c in "fdFDbhilBHIL")
 _matmul = np.matmul
 _ARRAYS = {np.ndarray}

@@ -15,11 +15,6 @@ from trellis.core import errors
 from trellis.core.dtypes import DType
 from trellis.core.typing import Axes
 
-__all__ = [
-    "all", "any", "count_nonzero", "cumulative_prod", "cumulative_sum", "log_softmax", "logsumexp", "max", "mean", "min", "prod",
-    "softmax", "std", "sum", "var",
-]  # fmt: skip
-
 _sum = torch.sum
 # torch sums these in the dtype that we want: its own for floats, int64 for the others
 _SUMS_DIRECTLY = frozenset(DTYPE) - UNSIGNED - {torch.uint8}
