@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import copy
+import importlib
+import math
 import operator
 import pickle
 from typing import Any
@@ -125,6 +127,25 @@ def test_what_commits(backend: str) -> None:
     assert [type(w) for w in Scale().v.to_flat_dict().values()] == [tl.Array] * 2
 
 
+def test_numpy_data_of_a_compiled_function(backend: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """torch fails to filter its guards if a NumPy array is among them; the function compiles without the filter."""
+    if backend == "torch":
+        control = importlib.import_module("trellis.backends.torch.control")
+        monkeypatch.setattr(control, "OPTIONS", {"backend": "eager"})
+    loss = tl.compile(lambda x: tl.mse_loss(x, VALUES))
+    for _ in range(2):
+        assert float(loss(make(backend, VALUES + 2))) == pytest.approx(4.0, rel=1e-5)
+
+
+def test_autograph_does_not_warn(caplog: pytest.LogCaptureFixture) -> None:
+    """Functions that refuse arguments of other libraries have no source that AutoGraph could read."""
+    tf = pytest.importorskip("tensorflow")
+    with caplog.at_level("WARNING", logger="tensorflow"):
+        found = tf.function(lambda x: tl.softmax(x + tl.ones(3), axis=0) + tl.mean(x, axis=0) + tl.zeros(3))(tf.zeros(3))
+    np.testing.assert_allclose(found, np.full(3, 1 / 3), rtol=1e-6)
+    assert "AutoGraph" not in caplog.text
+
+
 LISTS: dict[str, tuple[Any, Any]] = {
     "sum": (lambda: tl.sum([1, 2]), 3),
     "mean": (lambda: tl.mean([[1.0, 2.0]], axis=0), [1.0, 2.0]),
@@ -164,6 +185,16 @@ def test_lists_of_arrays_are_refused(backend: str) -> None:
         _ = tl.ones(2) + ["a"]
     with pytest.raises(ValueError, match=r"add: shapes \(3, 3\) and \(2,\) do not broadcast"):
         tl.add(x, [1, 2])
+
+
+def test_transposed_of_any_rank(backend: str) -> None:
+    """`x.T` reverses the axes, as NumPy's does, and is a view."""
+    for shape in ((), (3,), (2, 3), (2, 3, 4)):
+        values = np.arange(math.prod(shape), dtype=np.float32).reshape(shape)
+        np.testing.assert_array_equal(tl.to_numpy(tl.asarray(values, backend=backend).T), values.T)
+    x = tl.zeros((2, 3, 4), backend=backend)
+    x.T[3, 2, 1] = 5.0
+    assert float(x[1, 2, 3]) == 5
 
 
 def test_two_frameworks_stay_an_error() -> None:
