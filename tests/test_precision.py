@@ -112,16 +112,16 @@ WIDER: dict[tuple[str, str, str], float] = {
     ("tensorflow", "digamma", "float32"): 8,
     ("tensorflow", "erfc", "float64"): 6,
     ("tensorflow", "erfc", "float32"): 12,
-    ("tensorflow", "erfinv", "float64"): 56,
-    ("tensorflow", "erfinv", "float32"): 56,
-    ("tensorflow", "expit", "float32"): 6,
-    ("tensorflow", "sigmoid", "float32"): 6,
-    ("tensorflow", "silu", "float32"): 6,
+    ("tensorflow", "expit", "float32"): 5,
+    ("tensorflow", "sigmoid", "float32"): 5,
+    ("tensorflow", "silu", "float32"): 5,
     ("torch", "digamma", "float64"): 6,
     ("torch", "digamma", "float32"): 8,
     ("torch", "gelu", "float32"): 6,
-    # erfc(x / sqrt(2)) has the condition number x * x, and the quotient is rounded: at -20 that is 200 ulps
-    **{(backend, "gelu", dtype): 200 for backend in ("numpy", "jax", "tensorflow") for dtype in ("float32", "float64")},
+    # erfc(x / sqrt(2)) has the condition number x * x, and the quotient is rounded: at -12 that is 140 ulps
+    **{(backend, "gelu", "float64"): 160 for backend in ("numpy", "jax", "tensorflow")},
+    **{(backend, "gelu", "float32"): 120 for backend in ("jax", "tensorflow")},
+    ("numpy", "gelu", "float32"): 10,
 }
 # (backend, function) -> the size whose ulps count where the result is smaller: the kernel adds terms of this size that cancel.
 SCALES: dict[tuple[str, str], float] = {
