@@ -187,7 +187,7 @@ def _erf(x: Any) -> Any:
 
 
 def _erfinv(x: Any) -> Any:
-    """TensorFlow's kernel adds 1 to x: it loses the digits of a small x, which one step of Newton's method finds, and of 1 - |x|."""
+    """TensorFlow's kernel adds 1 to x, and loses digits of a small x, which a step of Newton's method finds, and of 1 - |x|."""
     size = gen._abs(x)
     middle = gen.less(size, 0.5)
     near = gen.erfinv(choose(middle, x, 0))

@@ -124,7 +124,7 @@ _ANY_SHAPE = ("qr", "svd", "svdvals")
 
 
 def _of_matrices(op: str, function: Kernel) -> Kernel:
-    """An op from `function` of float32 or wider. Integers and bools become float32. 16-bit floats are computed in float32 and rounded."""
+    """An op from `function` of float32 or wider. All but float64 and complex become float32; 16-bit results are rounded."""
 
     @functools.wraps(function)
     def run(*arrays: Any, **params: Any) -> Any:
