@@ -38,6 +38,12 @@ FAULTS = [
     Fault("dropout in evaluation", "ops/attention.py", "if not training or prob == 0:", "if prob == 0:", _tests(ATTENTION, "test_dropout")),
     Fault("gelu approximate", "ops/activations.py", '("tanh" if approximate else "none")', '"none"', _tests("test_nn_activations", "test_on_a_line")),
     Fault("containers get one leaf", "core/lifting.py", "if type(x) in CONTAINERS:\n                return over_leaves(function.__name__, function, args, kwargs)\n        for x in kwargs.values():", "pass\n        for x in kwargs.values():", _tests("test_lifting", "test_containers_in_every_place")),
+    # ---- views
+    Fault("views keep the order of axes", "core/views.py", "tuple(order.index(axis) for axis in range(len(shape)))", "tuple(order)", _tests("test_views", "test_programs")),
+    Fault("every reshape is a view", "core/views.py", "if size % wanted:", "if False:", _tests("test_views", "test_reshapes_are_views_where_numpys_are")),
+    Fault("read-only views take writes", "core/views.py", "if op in READ_ONLY:", "if False:", _tests("test_views", "test_read_only_views")),
+    Fault("views see old values", "core/array.py", "if data is not self._seen:", "if self._part is None:", _tests("test_views", "test_programs"), "jax"),
+    Fault("free arrays move again", "core/free.py", "return brought(x._data, like, copies)", "return brought(x._data, like)", _tests("test_free_arrays", "test_a_free_array_moves_once_and_again_after_a_write")),
     # ---- composites
     Fault("label smoothing", "composites/losses.py", "if not label_smoothing:", "if True:", _tests("test_nn_losses", "test_classes")),
     Fault("label smoothing of probabilities", "composites/losses.py", "cast(target, x.dtype) * (1 - label_smoothing) + share", "cast(target, x.dtype)", _tests("test_nn_losses", "test_probabilities")),

@@ -113,7 +113,7 @@ def _reshaped(layout: Any, goal: Sizes) -> Any:
 
 
 def _reshape(layout: Any, shape: Sizes, copy: Any) -> Any:
-    known = math.prod([n for n in shape if n != -1])  # lists: torch.compile reads no generators here
+    known = math.prod([n for n in shape if n != -1])  # lists: torch.compile cannot draw symbolic sizes from a generator
     return _reshaped(layout, [math.prod([n for n, _ in layout]) // known if n == -1 else n for n in shape])
 
 

@@ -92,8 +92,6 @@ def diagonal(x: Any, *, offset: int) -> Any:
 
 
 def _decompose(op: str, kernel: Callable[..., Any], *arrays: Any, **params: Any) -> Any:
-    if all(x.dtype.kind == "b" for x in arrays):
-        raise errors.not_numeric(op)
     operands, half = floating(arrays)
     try:
         result = quiet.run(kernel, *operands, **params)

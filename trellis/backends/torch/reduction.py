@@ -144,7 +144,8 @@ def logsumexp(x: torch.Tensor, *, axis: Axes, keepdims: bool) -> torch.Tensor:
         return result
     top = torch.amax(x, axes, True)  # of infinite elements torch's gradient is NaN; they share that of the maximum
     infinite = torch.isinf(top)
-    rest = torch.logsumexp(torch.where(infinite, torch.where(x == top, 0.0, -torch.inf), x), axes, keepdims)
+    tied = torch.where(x == top, 0.0, -torch.inf).to(x.dtype)
+    rest = torch.logsumexp(torch.where(infinite, tied, x), axes, keepdims)
     top = torch.where(infinite, top, 0.0)
     return rest + (top if keepdims else torch.amax(top, axes))
 
