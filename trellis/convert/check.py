@@ -60,7 +60,8 @@ def verify_module(owner: str, model: Module, found: Runner, inputs: Any, back: C
     """Compare a Module with the native module made of it. `back` makes that one a Module again: its parts name a difference."""
 
     def first_part(inputs: Inputs, training: bool, eps: float) -> str:
-        return _first_part(*(_parts(copy.deepcopy(one).train(training), inputs) for one in (model, back())), eps)
+        theirs, ours = (_parts(copy.deepcopy(one).train(training), inputs) for one in (model, back()))
+        return _first_part(theirs, ours, eps)
 
     verify(owner, module_runner(model), found, inputs, guesses(model), first_part, draws=True)
 

@@ -151,9 +151,10 @@ def _streams(module: Any) -> list[Any]:
 def _copied(module: Any, key: Any) -> Any:
     """A copy of a module with variables of its own, which draws from this key, or if it is None as the module would."""
     made = nnx.clone(module)
-    for i, stream in enumerate(() if key is None else _streams(made)):
-        one = jax.random.fold_in(key, i)
-        shape = stream.count[...].shape
+    if key is None:
+        return made
+    for i, stream in enumerate(_streams(made)):
+        one, shape = jax.random.fold_in(key, i), stream.count[...].shape
         stream.key.set_value(jax.random.split(one, shape) if shape else one)
         stream.count.set_value(jnp.zeros(shape, jnp.uint32))
     return made
