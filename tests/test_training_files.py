@@ -18,7 +18,7 @@ from helpers import to_numpy
 from training_models import CASES, data
 
 import trellis as tl
-from trellis.nn.saving import parts_left_by
+from trellis.core.files import parts_left_by
 
 ROOT = Path(__file__).resolve().parent.parent
 

@@ -23,10 +23,10 @@ import numpy as np
 from trellis.convert.common import Foreign, nested
 from trellis.convert.layouts import Row, Value, Values, row, same
 from trellis.core.array import Array
+from trellis.core.files import atomic
 from trellis.nn import building, torch_names
 from trellis.nn.module import Module
 from trellis.nn.recurrent import RecurrentNetwork
-from trellis.nn.saving import _atomic
 from trellis.nn.structure import ARRAY, KINDS, as_array, gather, key_of, modules
 from trellis.ops.arguments import choice
 from trellis.ops.conversion import to_numpy
@@ -82,7 +82,7 @@ class Report:
     def save(self, path: Any) -> None:
         """Write the mapping as JSON, for `export_weights`; beside a file of weights, `model.mapping.json` is a good name."""
         text = {"format": "trellis mapping", **vars(self), "matched": [match._asdict() for match in self.matched]}
-        with _atomic(path) as file:
+        with atomic(path) as file:
             file.write(json.dumps(text, indent=1, ensure_ascii=False).encode())
 
 

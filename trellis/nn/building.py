@@ -17,6 +17,7 @@ from trellis.nn import structure
 from trellis.nn.structure import ARRAY, KINDS, MAPPING, MODULE, SEQUENCE, as_array, children, gather, is_floating, members
 from trellis.ops.arguments import choice
 from trellis.ops.conversion import is_array, to_backend
+from trellis.ops.normalization import batch_norm
 from trellis.random.keys import Key, fold_in, make_key
 from trellis.random.state import next_key
 
@@ -284,6 +285,7 @@ class Stream:
     """Keys, one after the other, of one key: each draw of a run gets the next."""
 
     __slots__ = ("key", "count")
+    batch_norm: Any = staticmethod(batch_norm)  # where a batch is spread over processes, that of all of its rows
 
     def __init__(self, key: Key, count: int = 0) -> None:
         self.key, self.count = key, count
@@ -291,6 +293,10 @@ class Stream:
     def next(self) -> Key:
         self.count += 1
         return fold_in(self.key, self.count - 1)
+
+
+def as_stream(seed: Any) -> Stream | None:
+    return seed if seed is None or isinstance(seed, Stream) else Stream(Key(seed))
 
 
 def initial_key(module: Any) -> Key:

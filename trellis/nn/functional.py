@@ -8,7 +8,7 @@ from typing import Any
 from trellis.core.container import Container
 from trellis.core.hints import hooks
 from trellis.nn.border import outside, run, run_copy
-from trellis.nn.building import Stream
+from trellis.nn.building import as_stream
 from trellis.nn.module import Module
 from trellis.nn.structure import Binding, gather
 from trellis.random.keys import Key
@@ -36,7 +36,7 @@ def functional_call(
         raise TypeError(f"functional_call: model is a {type(model).__name__}; expected a tl.Module")
     if not model.built:
         raise RuntimeError(f"functional_call: {type(model).__name__} is not built; call it once, or model.build()")
-    result, copy = run_copy(model, args, kwargs, v, buffers, stream=None if seed is None else Stream(Key(seed)))
+    result, copy = run_copy(model, args, kwargs, v, buffers, stream=as_stream(seed))
     return result, gather(copy, buffers=True)
 
 

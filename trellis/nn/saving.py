@@ -9,14 +9,11 @@ Written here, since the format is that small and the core needs NumPy only. Rule
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import json
 import math
 import os
-import re
-import secrets
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -25,6 +22,7 @@ from trellis.core import dtypes
 from trellis.core.array import Array
 from trellis.core.container import Container, leaf_above_others
 from trellis.core.dispatch import target
+from trellis.core.files import atomic
 from trellis.nn import building, navigation
 from trellis.nn.structure import as_array
 from trellis.ops.conversion import to_numpy
@@ -96,7 +94,7 @@ def _write(path: Any, flat: dict[str, Any], metadata: dict[str, str]) -> None:
         digest.update(block.data)
     text = json.dumps({"__metadata__": {**metadata, "sha256": digest.hexdigest()}, **header}, ensure_ascii=False).encode()
     text += b" " * (-len(text) % 8)  # so that the data are aligned
-    with _atomic(path) as file:
+    with atomic(path) as file:
         file.write(len(text).to_bytes(8, "little"))
         file.write(text)
         for block in blocks:
@@ -105,48 +103,6 @@ def _write(path: Any, flat: dict[str, Any], metadata: dict[str, str]) -> None:
 
 def _canonical(header: dict[str, Any]) -> bytes:
     return json.dumps(header, sort_keys=True).encode()
-
-
-@contextlib.contextmanager
-def _atomic(path: Any) -> Iterator[Any]:
-    """A file that appears at `path`, whole, when the block is done; if it fails, what was there stays."""
-    path = os.path.abspath(os.fspath(path))
-    folder, name = os.path.split(path)
-    aside = os.path.join(folder, f".{name}.{secrets.token_hex(8)}.part")  # `parts_left_by` knows the form
-    try:
-        file = open(aside, "xb")  # noqa: SIM115 (the block below closes it)
-    except OSError as error:
-        raise type(error)(error.errno, f"save: cannot write in {folder}: {error.strerror}") from error
-    try:
-        with file:
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
-        if os.path.exists(path):
-            with contextlib.suppress(OSError):  # the new file keeps the rights of the old one
-                os.chmod(aside, os.stat(path).st_mode)
-        os.replace(aside, path)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            os.unlink(aside)
-        raise
-    _sync_folder(folder)
-
-
-def parts_left_by(path: Any) -> list[str]:
-    """The unfinished files of processes that were killed while they wrote `path`."""
-    folder, name = os.path.split(os.path.abspath(os.fspath(path)))
-    ours = re.compile(rf"\.{re.escape(name)}\.[0-9a-f]{{16}}\.part")
-    return [os.path.join(folder, entry) for entry in os.listdir(folder) if ours.fullmatch(entry)] if os.path.isdir(folder) else []
-
-
-def _sync_folder(folder: str) -> None:
-    with contextlib.suppress(OSError):  # the name too must reach the disk; not every system opens folders
-        handle = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
 
 
 # ---- reading -------------------------------------------------------------------------------------------------------------------

@@ -11,6 +11,7 @@ Rules this file obeys:
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -89,6 +90,33 @@ class NativeKey(Key):
         return self.generator.words(shape=(2,), device=None)
 
 
+class RowKey(Key):
+    """A key for some rows of a batch: draws of `count` rows, or a multiple, are those of the whole batch from row `first` on."""
+
+    __slots__ = ("count", "first")
+
+    def __init__(self, key: Key, first: int, count: int) -> None:
+        self._data, self.first, self.count = key._data, first, count
+
+
+class SeededRows(Seeded):
+    """The stream of a `RowKey`: element i of an array is made of the counter i alone, so some rows begin at a later one."""
+
+    def __init__(self, key: RowKey, *rest: Any) -> None:
+        super().__init__(*rest)
+        self.first, self.count = key.first, key.count
+
+    def _begin(self, shape: Size, offset: int) -> int:
+        of_rows = bool(shape) and all(type(n) is int for n in shape) and shape[0] % self.count == 0
+        return offset + (self.first * math.prod(shape) // self.count if of_rows else 0)
+
+    def words(self, shape: Size, stream: int = 0, offset: int = 0) -> Array:
+        return super().words(shape, stream, self._begin(shape, offset))
+
+    def unit(self, shape: Size, dtype: DType, stream: int = 0, offset: int = 0) -> Array:
+        return super().unit(shape, dtype, stream, self._begin(shape, offset))
+
+
 class Draw:
     """The arguments of one call: parameters as Arrays, the shape, the dtype, and the source of numbers.
 
@@ -119,7 +147,8 @@ class Draw:
             words = next_key(op, self.interpreter)
         self.words = words
         if words is not None:
-            self.source: Any = Seeded(words, self.interpreter, device)
+            place = words, self.interpreter, device
+            self.source: Any = SeededRows(seed, *place) if isinstance(seed, RowKey) else Seeded(*place)
         else:
             self.source = Unseeded(op, self.interpreter, device, native)
 

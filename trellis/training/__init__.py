@@ -1,10 +1,10 @@
 """Training: `Trainer`, where its batches come from, what it calls as it goes on, and what it measured."""
 
+from trellis.core.drawing import plot_curves
 from trellis.training import callbacks
 from trellis.training.callbacks import *
 from trellis.training.data import Batches
 from trellis.training.history import History
-from trellis.training.plot import plot_curves
 from trellis.training.steps import NonFiniteLoss
 from trellis.training.trainer import Trainer
 

@@ -9,9 +9,9 @@ import os
 from collections.abc import Iterator
 from typing import Any
 
+from trellis.core.drawing import plot_curves
+from trellis.core.files import atomic
 from trellis.core.printing import table_html
-from trellis.nn.saving import _atomic
-from trellis.training.plot import plot_curves
 
 
 class History:
@@ -67,7 +67,7 @@ class History:
             data = json.dumps({"epochs": self.rows, "losses": self.losses, "stopped": self.stopped}, indent=1)
         else:
             raise ValueError(f"History.save: {os.fspath(path)!r} must end in .csv or .json")
-        with _atomic(path) as file:
+        with atomic(path) as file:
             file.write(data.encode())
 
     @classmethod

@@ -67,43 +67,72 @@ class Steps:
             if rate is not None:
                 wide = dtypes.float64 if self.place.dtype is dtypes.float64 else dtypes.float32
                 rate = Array(self.place.backend.full(shape=(), fill_value=rate, dtype=wide, device=self.place.device))
-            v, buffers, state, loss, measured = self._train(*moment[:3], moment.batch[:3], state, rate)
+            v, buffers, state, loss, measured = self._train(*moment[:3], moment.batch[:4], state, rate)
         else:
-            (loss, (outputs, buffers)), grads = self.gradients(moment)
+            loss, measured, buffers, grads = self.advance(moment)
             v = self.optimizer.step(moment.v, grads)
-            measured = self._metrics(outputs, moment.batch.targets)
         return v, buffers, state, float(loss), tree.map(to_numpy, measured)
 
     def _advance(self, v: Any, buffers: Any, key: Any, batch: Any, state: Any, rate: Any) -> tuple[Any, ...]:
-        (loss, (outputs, buffers)), grads = self.gradients(Moment(v, buffers, key, Batch(*batch, rows=0)))
+        loss, measured, buffers, grads = self.advance(Moment(v, buffers, key, Batch(*batch)))
         v, state = _at_rate(self.optimizer, rate).update(v, grads, state)
-        return v, buffers, state, loss, self._metrics(outputs, batch[2])
+        return v, buffers, state, loss, measured
 
-    def gradients(self, moment: Moment) -> Any:
-        _, buffers, key, (args, kwargs, targets, _) = moment
+    def advance(self, moment: Moment, scale: Any = None, watch: Any = None) -> tuple[Any, Any, Any, Any]:
+        """The loss, the metrics, the buffers and the gradients of one batch."""
+        (loss, (outputs, buffers)), grads = self.gradients(moment, scale, watch)
+        return loss, self._metrics(outputs, moment.batch.targets), buffers, grads
+
+    def gradients(self, moment: Moment, scale: Any = None, watch: Any = None) -> Any:
+        """Of the loss, times `scale`. `watch` sees the parameters that it is differentiated by."""
+        _, buffers, key, (args, kwargs, targets, _, _) = moment
 
         def loss(v: Any) -> tuple[Any, Any]:
+            if watch is not None:
+                watch(v)
             outputs, after = functional_call(self.model, v, buffers, *args, seed=key, **kwargs)
-            return self.loss(outputs, *targets), (outputs if self.metrics else None, after)
+            found = self.loss(outputs, *targets)
+            return found if scale is None else found * scale, (outputs if self.metrics else None, after)
 
         return value_and_grad(loss, has_aux=True)(moment.v)
+
+    def take(self, v: Any, buffers: Any, state: Any) -> tuple[Any, Any, Any]:
+        """What a training begins with: the parameters, the buffers and the state of the optimizer, where the steps have them."""
+        return v, buffers, state
+
+    def give(self, nest: Any) -> Any:
+        """Parameters, buffers or a state as the model and the optimizer keep them."""
+        return nest
 
     # ---- evaluation ------------------------------------------------------------------------------------------------------------
     def evaluate(self, v: Any, buffers: Any, batches: Iterable[Any]) -> dict[str, float]:
         """Means of the loss and the metrics over all rows, with the model in evaluation mode."""
+        return self.measure(v, buffers, batches).values()
+
+    def measure(self, v: Any, buffers: Any, batches: Iterable[Any]) -> Means:
         means = Means(metrics=self.metrics)
         with mode(self.model, False):
             for batch in map(self.place.to_batch, batches):
-                if not batch.rows:
+                rows = self.own_rows(batch)
+                if not rows:
                     continue
                 loss, measured = self._measure(v, buffers, batch[:3])
-                means.add(batch.rows, {"loss": float(loss), **tree.map(to_numpy, measured)})
-        return means.values()
+                means.add(rows, {"loss": float(loss), **tree.map(to_numpy, measured)})
+        return means
+
+    def own_rows(self, batch: Batch) -> int:
+        """How many rows of a batch an evaluation counts."""
+        return batch.rows
+
+    def outputs_of(self, outputs: Any, batch: Batch) -> Any:
+        """The outputs for all rows of a batch."""
+        return outputs
 
     def predict(self, v: Any, buffers: Any, batches: Iterable[Any]) -> Any:
         """The outputs for all batches, one after the other, with the model in evaluation mode."""
         with mode(self.model, False):
-            found = [self._outputs(v, buffers, batch[:2]) for batch in map(self.place.to_batch, batches) if batch.rows]
+            given = [batch for batch in map(self.place.to_batch, batches) if batch.rows]
+            found = [self.outputs_of(self._outputs(v, buffers, batch[:2]), batch) for batch in given]
         if not found:
             raise ValueError("predict: data gave no batch with rows")
         return tree.map(lambda *parts: concat(parts, axis=0), *found)
@@ -147,7 +176,7 @@ class Steps:
     def _first_layer(self, moment: Moment) -> str:
         """The path of the first layer, in the order of calls, whose result is not finite."""
         tracker = Tracker((path, one) for path, one, depth in modules(self.model) if depth)
-        _, _, key, (args, kwargs, _, _) = moment
+        _, _, key, (args, kwargs, _, _, _) = moment
         run_copy(self.model, args, kwargs, moment.v, moment.buffers, tracker=tracker, stream=Stream(key))
         return next((path for path, results in tracker.rets.items() if non_finite(results)), "")
 
@@ -217,7 +246,7 @@ class Means:
                 before = self.sums.get(name, {})
                 self.sums[name] = {key: np.add(before.get(key, 0.0), one) for key, one in value.items()}
             else:
-                self.sums[name] = self.sums.get(name, 0.0) + value * rows
+                self.sums[name] = self.sums.get(name, 0.0) + float(value) * rows
 
     def values(self) -> dict[str, float]:
         if not self.rows:

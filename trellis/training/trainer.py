@@ -39,7 +39,7 @@ class Run:
         self.model, self.optimizer = steps.model, steps.optimizer
         self.history = History()
         self.epoch = self.step = self.position = 0
-        self.loss = math.nan
+        self.loss, self.is_first = math.nan, True
         self.means = Means(metrics=steps.metrics)
         self.seconds = 0.0
         self.key, self.rate = Key(settings["seed"]), rate_of(self.optimizer)
@@ -49,22 +49,22 @@ class Run:
         self._take_over()
 
     def _take_over(self) -> None:
-        self.v, self.buffers = self.model.trainable_v, self.model.buffers
-        self.state: Any = None
+        v, state = self.model.trainable_v, None
         if self.steps.compiles:
-            first = self.optimizer.init(self.v)
-            known = self.optimizer.state
-            self.state = fitted("fit: the optimizer", known, first) if len(known) else first
+            first, known = self.optimizer.init(v), self.optimizer.state
+            state = fitted("fit: the optimizer", known, first) if len(known) else first
+        self.v, self.buffers, self.state = self.steps.take(v, self.model.buffers, state)
 
     def stop(self, reason: str = "stopped by a callback") -> None:
         self.history.stopped = reason
 
     def sync(self) -> None:
         """Put the parameters, buffers and state of now into the model and the optimizer."""
-        building.assign_arrays(self.model, self.v, partial=bool(self.model.frozen))
-        building.assign_arrays(self.model, self.buffers, buffers=True)
+        give = self.steps.give
+        building.assign_arrays(self.model, give(self.v), partial=bool(self.model.frozen))
+        building.assign_arrays(self.model, give(self.buffers), buffers=True)
         if self.state is not None:
-            self.optimizer.set_state(self.state)
+            self.optimizer.set_state(give(self.state))
 
     def set_values(self, v: Any, buffers: Any, partial: bool = False) -> None:
         """Go on with other parameters and buffers; with `partial`, parameters that are missing in `v` stay."""
@@ -147,6 +147,7 @@ class Trainer:
     - `seed`: decides the order of the data and all random layers; equal seeds give equal trainings on every framework.
     - `compile`: whether the step is compiled; None compiles on JAX and TensorFlow, and not on torch.
     - `progress`: a bar on a terminal, else lines; True for the standard output, or a stream, or False.
+    - `mesh`: the processes and devices that share each batch, `tl.distributed.mesh(data=-1)`; rank 0 prints and writes.
 
     >>> import numpy as np, trellis as tl
     >>> x = np.random.default_rng(0).normal(size=(64, 3)).astype(np.float32)
@@ -158,10 +159,12 @@ class Trainer:
     (True, True)
     """
 
-    def __init__(self, *, seed: int = 0, compile: bool | None = None, progress: Any = True) -> None:
+    def __init__(self, *, seed: int = 0, compile: bool | None = None, progress: Any = True, mesh: Any = None) -> None:
         if not isinstance(seed, int) or isinstance(seed, bool):
             raise TypeError(f"Trainer: seed={seed!r} must be a whole number")
-        self.seed, self.compile, self.progress = seed, compile, progress
+        self.seed, self.compile, self.mesh = seed, compile, mesh
+        self.is_first = mesh is None or mesh.is_first
+        self.progress = progress if self.is_first else False
 
     def fit(
         self, model: Module, data: Any, loss: Any, optimizer: Any, epochs: int = 1, metrics: Any = None, callbacks: Any = (),
@@ -194,11 +197,12 @@ class Trainer:
             checkpoint = Checkpoint(checkpoint)
         if resume and checkpoint is None:
             raise ValueError("fit: resume=True needs checkpoint=, the file to go on from")
-        if checkpoint is not None:
+        if checkpoint is not None and self.is_first:
             _writable(checkpoint.path)
         _build(model, found)
-        steps = Steps(model, loss, optimizer, named_metrics(metrics), Place(_parameters(model)), self.compile)
+        steps = self._steps(model, loss, optimizer, metrics, _parameters(model))
         run = Run(steps, found, epochs, several, {"seed": self.seed, **found.settings})
+        run.is_first = self.is_first
         for callback in several:
             callback.on_begin(run)
         if checkpoint is not None and resume:
@@ -209,7 +213,8 @@ class Trainer:
 
     def _loop(self, run: Run, validation: Source | None, checkpoint: Checkpoint | None) -> None:
         progress = Progress(self.progress, run.epochs, len(run.data), run.step) if self.progress else None
-        run.watchers = [one for one in (progress, *run.callbacks, checkpoint) if one is not None]
+        several = [one for one in (progress, *run.callbacks, checkpoint) if one is not None]
+        run.watchers = [one for one in several if self.is_first or not one.on_first_only]
         try:
             while run.epoch < run.epochs and not run.history.stopped and run.train_epoch():
                 run.finish_epoch(validation)
@@ -236,7 +241,7 @@ class Trainer:
         """
         self._check(model, loss, None)
         found, made = self._on_data(model, data, batch_size, steps, loss, metrics)
-        return made.evaluate(model.v, model.buffers, found.epoch(0))
+        return made.evaluate(*made.take(model.v, model.buffers, None)[:2], found.epoch(0))
 
     def predict(self, model: Module, data: Any, *, batch_size: int = 32, steps: int | None = None) -> Any:
         """The outputs of the model in evaluation mode for all rows of `data`, in order.
@@ -251,7 +256,7 @@ class Trainer:
         self._check(model, print, None)
         found, made = self._on_data(model, data, batch_size, steps)
         first = tree.leaves(found.first())[0]
-        outputs = made.predict(model.v, model.buffers, found.epoch(0))
+        outputs = made.predict(*made.take(model.v, model.buffers, None)[:2], found.epoch(0))
         change = to_numpy if isinstance(first, np.ndarray) else unwrap
         return outputs if isinstance(first, Array) else tree.map(change, outputs)
 
@@ -260,7 +265,11 @@ class Trainer:
     ) -> tuple[Source, Steps]:
         found = source(data, steps, batch_size=batch_size, shuffle=False)
         _build(model, found)
-        return found, Steps(model, loss, None, named_metrics(metrics), Place(model.v), self.compile)
+        return found, self._steps(model, loss, None, metrics, model.v)
+
+    def _steps(self, model: Module, loss: Any, optimizer: Any, metrics: Any, v: Container) -> Steps:
+        make = Steps if self.mesh is None else self.mesh.steps
+        return make(model, loss, optimizer, named_metrics(metrics), Place(v), self.compile)
 
     @staticmethod
     def _check(model: Any, loss: Any, optimizer: Any) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from trellis.nn.saving import _atomic
+from trellis.core.files import atomic
 
 _WIDTH, _HEIGHT = 460, 320  # of a panel
 _LEFT, _RIGHT, _TOP, _BOTTOM = 62, 14, 34, 44
@@ -124,7 +124,7 @@ def plot_curves(path: Any, panels: Mapping[str, Mapping[str, Any]], *, x_label: 
     if kind == ".html":
         names = html.escape(", ".join(panels))
         data = f'<!doctype html>\n<html lang="en"><meta charset="utf-8"><title>{names}</title>\n'.encode() + data + b"</html>\n"
-    with _atomic(path) as file:
+    with atomic(path) as file:
         file.write(data)
 
 

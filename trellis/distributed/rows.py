@@ -1,0 +1,78 @@
+"""A batch whose rows are spread over processes: which rows are whose, their random numbers, and statistics over all of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from trellis.core.array import Array
+from trellis.distributed.collectives import Group, reduce_arrays
+from trellis.nn.building import Stream
+from trellis.ops.conversion import astype, stop_gradient
+from trellis.ops.elementwise import sqrt, square
+from trellis.ops.manipulation import reshape
+from trellis.ops.reduction import sum as sum_of
+from trellis.random.keys import Key
+from trellis.random.sources import RowKey
+
+Share = tuple[int, int, int]  # the first row, how many, of how many
+
+
+def share_of(rows: int, rank: int, size: int) -> Share:
+    """The rows of a batch that belong to a process: as many for each as can be, one more for the first ones.
+
+    A batch with fewer rows than processes belongs to every process whole.
+
+    >>> [share_of(5, rank, 2) for rank in range(2)], share_of(1, 1, 2)
+    ([(0, 3, 5), (3, 2, 5)], (0, 1, 1))
+    """
+    if rows < size:
+        return 0, rows, rows
+    each, more = divmod(rows, size)
+    return rank * each + min(rank, more), each + (rank < more), rows
+
+
+class Rows(Stream):
+    """The stream of a run on some rows of a batch: layers draw the numbers of their rows, and normalize by all rows."""
+
+    __slots__ = ("group", "share")
+
+    def __init__(self, key: Key, share: Share, group: Group) -> None:
+        super().__init__(key)
+        self.share, self.group = share, group
+
+    def next(self) -> Key:
+        return RowKey(super().next(), *self.share[:2])
+
+    def batch_norm(
+        self, x: Any, mean: Any, variance: Any, *, scale: Any, offset: Any, training: bool, eps: float, momentum: float,
+        data_format: str,
+    ) -> tuple[Any, Any, Any]:  # fmt: skip
+        """`tl.batch_norm` by the mean and the variance of the rows of all processes."""
+        if not training:
+            return Stream.batch_norm(
+                x, mean, variance, scale=scale, offset=offset, training=False, eps=eps, momentum=momentum, data_format=data_format
+            )
+        last = data_format == "channel_last" or (not data_format.startswith("NC") and data_format.endswith("C"))
+        axes = tuple(range(x.ndim - 1)) if last else (0, *range(2, x.ndim))
+        wide = x if x.dtype.bits >= 32 else astype(x, mean.dtype)
+        _, count, total = self.share
+        number = wide.size // wide.shape[-1 if last else 1] // count * total  # values per channel
+
+        def along(one: Any) -> Any:
+            return one if one is None or last else reshape(one, (-1, *(1,) * (x.ndim - 2)))
+
+        centre = self._sum(sum_of(wide, axis=axes)) / number
+        centred = wide - along(centre)
+        spread = self._sum(sum_of(square(centred), axis=axes)) / number
+        y = centred / sqrt(along(spread) + eps)
+        y = y if scale is None else y * along(scale)
+        y = y if offset is None else y + along(offset)
+        unbiased = spread * (number / (number - 1) if number > 1 else float("nan"))
+        new = [
+            astype(stop_gradient(old * (1 - momentum) + now * momentum), old.dtype, copy=False)
+            for old, now in ((mean, centre), (variance, unbiased))
+        ]
+        return astype(y, x.dtype, copy=False), new[0], new[1]
+
+    def _sum(self, x: Any) -> Any:
+        return Array(reduce_arrays(self.group, [x._data], "sum")[0])
