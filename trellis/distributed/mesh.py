@@ -59,9 +59,9 @@ class Mesh:
     def __repr__(self) -> str:
         return f"mesh({', '.join(f'{name}={size}' for name, size in self.sizes.items())})"
 
-    def steps(self, model: Any, loss: Any, optimizer: Any, metrics: Any, place: Place, compile: bool | None) -> Steps:
+    def steps(self, model: Any, loss: Any, optimizer: Any, metrics: Any, place: Place, *rest: Any) -> Steps:
         """The steps of a training over this mesh, in place of `Steps`."""
-        given = model, loss, optimizer, metrics, place, compile
+        given = model, loss, optimizer, metrics, place, *rest
         name = place.backend.name
         if self.group.engine is not None and name != self.group.engine.name:
             raise ValueError(f"fit: the model is on {name}, but the processes joined for {self.group.engine.name}")

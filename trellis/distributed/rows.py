@@ -6,13 +6,12 @@ from typing import Any
 
 from trellis.core.array import Array
 from trellis.distributed.collectives import Group, reduce_arrays
-from trellis.nn.building import Stream
+from trellis.nn.building import RowStream, Stream
 from trellis.ops.conversion import astype, stop_gradient
+from trellis.ops.creation import full_like
 from trellis.ops.elementwise import sqrt, square
-from trellis.ops.manipulation import reshape
+from trellis.ops.manipulation import concat, reshape
 from trellis.ops.reduction import sum as sum_of
-from trellis.random.keys import Key
-from trellis.random.sources import RowKey
 
 Share = tuple[int, int, int]  # the first row, how many, of how many
 
@@ -31,17 +30,14 @@ def share_of(rows: int, rank: int, size: int) -> Share:
     return rank * each + min(rank, more), each + (rank < more), rows
 
 
-class Rows(Stream):
-    """The stream of a run on some rows of a batch: layers draw the numbers of their rows, and normalize by all rows."""
+class Rows(RowStream):
+    """The stream of a run on some rows of a batch, whose other rows are those of other processes: it normalizes by all."""
 
-    __slots__ = ("group", "share")
+    __slots__ = ("group",)
 
-    def __init__(self, key: Key, share: Share, group: Group) -> None:
-        super().__init__(key)
-        self.share, self.group = share, group
-
-    def next(self) -> Key:
-        return RowKey(super().next(), *self.share[:2])
+    def __init__(self, group: Group, *rest: Any) -> None:
+        super().__init__(*rest)
+        self.group = group
 
     def batch_norm(
         self, x: Any, mean: Any, variance: Any, *, scale: Any, offset: Any, training: bool, eps: float, momentum: float,
@@ -55,19 +51,21 @@ class Rows(Stream):
         last = data_format == "channel_last" or (not data_format.startswith("NC") and data_format.endswith("C"))
         axes = tuple(range(x.ndim - 1)) if last else (0, *range(2, x.ndim))
         wide = x if x.dtype.bits >= 32 else astype(x, mean.dtype)
-        _, count, total = self.share
-        number = wide.size // wide.shape[-1 if last else 1] // count * total  # values per channel
 
         def along(one: Any) -> Any:
             return one if one is None or last else reshape(one, (-1, *(1,) * (x.ndim - 2)))
 
-        centre = self._sum(sum_of(wide, axis=axes)) / number
+        mine = sum_of(wide, axis=axes)
+        own = float(wide.size // mine.size)  # values per channel
+        everything = self._sum(concat([mine, full_like(mine[:1], own)]))
+        number = everything[-1]
+        centre = everything[:-1] / number
         centred = wide - along(centre)
         spread = self._sum(sum_of(square(centred), axis=axes)) / number
         y = centred / sqrt(along(spread) + eps)
         y = y if scale is None else y * along(scale)
         y = y if offset is None else y + along(offset)
-        unbiased = spread * (number / (number - 1) if number > 1 else float("nan"))
+        unbiased = spread * (number / (number - 1))
         new = [
             astype(stop_gradient(old * (1 - momentum) + now * momentum), old.dtype, copy=False)
             for old, now in ((mean, centre), (variance, unbiased))

@@ -61,14 +61,14 @@ class SpreadSteps(Steps):
 
     def __init__(
         self, group: Group, sizes: dict[str, int], rules: Any, model: Any, loss: Any, optimizer: Any, metrics: Any, place: Place,
-        compile: bool | None,
+        compile: bool | None, *rest: Any,
     ) -> None:  # fmt: skip
         if compile is False:
             raise ValueError("fit: compile=False does not go with a mesh on JAX, whose compiler divides the work; leave it out")
         group.compare("fit", description(model, loss, optimizer, metrics, place))
         mesh = jax.sharding.Mesh(np.array(jax.devices()).reshape(tuple(sizes.values())), tuple(sizes))
         self.group, self.rules = group, rules
-        super().__init__(model, loss, optimizer, metrics, SpreadPlace(place, group, mesh), True)
+        super().__init__(model, loss, optimizer, metrics, SpreadPlace(place, group, mesh), True, *rest)
         shapes = {path: tuple(unwrap(x).shape) for path, x in tree.leaves_with_paths(model.v)}
         self.specs = {path: spec for path, shape in shapes.items() if (spec := rules.spec(path, shape))}
         self.whole = jax.jit(lambda flat: flat, out_shardings=NamedSharding(mesh, PartitionSpec()))

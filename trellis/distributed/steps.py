@@ -17,7 +17,6 @@ from trellis.core.array import Array
 from trellis.core.leaves import Nest, unwrap
 from trellis.distributed.collectives import Group, all_gather, broadcast_arrays, describe, reduce_arrays
 from trellis.distributed.rows import Rows, share_of
-from trellis.metrics import Metric
 from trellis.ops.manipulation import reshape
 from trellis.training.data import Batch, Place
 from trellis.training.steps import Means, Moment, Steps
@@ -76,12 +75,10 @@ def _name(function: Any) -> str:
 class ProcessSteps(Steps):
     """Steps on the rows of this process; gradients, loss and metrics are those of all."""
 
-    def __init__(
-        self, group: Group, model: Any, loss: Any, optimizer: Any, metrics: Any, place: Place, compile: bool | None
-    ) -> None:
+    def __init__(self, group: Group, model: Any, loss: Any, optimizer: Any, metrics: Any, place: Place, *rest: Any) -> None:
         group.compare("fit", description(model, loss, optimizer, metrics, place))
         self.group = group
-        super().__init__(model, loss, optimizer, metrics, SharedPlace(place, group), compile)
+        super().__init__(model, loss, optimizer, metrics, SharedPlace(place, group), *rest)
         # Two processes that compiled a graph at different steps would wait for each other in different collectives.
         overlaps = place.backend.name == "torch" and not self.compiles
         self.buckets = import_module("trellis.distributed.torch").Buckets(group.engine) if overlaps else None
@@ -97,21 +94,24 @@ class ProcessSteps(Steps):
             return super().train(moment, state)
 
     def advance(self, moment: Moment, scale: Any = None, watch: Any = None) -> tuple[Any, Any, Any, Any]:
-        first, count, total = moment.batch.share
+        _, count, total = moment.batch.share
         if count == total:
             return super().advance(moment, scale)
         weight = count / total
-        moment = moment._replace(key=Rows(moment.key, (first, count, total), self.group))
-        watch = None if self.buckets is None else (lambda v: self.buckets.watch(Nest(v).leaves))
+        overlaps = self.buckets is not None and self.half.accumulate == 1
+        watch = (lambda v: self.buckets.watch(Nest(v).leaves)) if overlaps else None
         loss, measured, buffers, grads = super().advance(moment, weight if scale is None else weight * scale, watch)
-        measured = {n: x if isinstance(self.metrics[n], Metric) else x * weight for n, x in measured.items()}
-        if self.buckets is not None:
+        measured = self.weighted(measured, weight)
+        if overlaps:
             nest = Nest(grads)
             grads = nest.rebuild(self.buckets.finish(nest.leaves))
             loss, measured = self._sum((loss, measured))
         else:
             loss, measured, grads = self._sum((loss, measured, grads))
         return loss, measured, buffers, grads
+
+    def stream(self, key: Any, first: int, rows: int) -> Any:
+        return Rows(self.group, key, first, rows)
 
     def _sum(self, nest: Any) -> Any:
         taken = Nest(nest)

@@ -19,6 +19,7 @@ from trellis.ops.arguments import choice
 from trellis.ops.conversion import is_array, to_backend
 from trellis.ops.normalization import batch_norm
 from trellis.random.keys import Key, fold_in, make_key
+from trellis.random.sources import RowKey
 from trellis.random.state import next_key
 
 MODES = ("on_init", "explicit", "on_call")
@@ -293,6 +294,19 @@ class Stream:
     def next(self) -> Key:
         self.count += 1
         return fold_in(self.key, self.count - 1)
+
+
+class RowStream(Stream):
+    """The stream of a run on some rows of a batch: the layers draw what they would for these rows in a run on all."""
+
+    __slots__ = ("first", "rows")
+
+    def __init__(self, key: Key, first: int, rows: int) -> None:
+        super().__init__(key)
+        self.first, self.rows = first, rows
+
+    def next(self) -> Key:
+        return RowKey(super().next(), self.first, self.rows)
 
 
 def as_stream(seed: Any) -> Stream | None:

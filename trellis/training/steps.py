@@ -14,15 +14,17 @@ from trellis.core.array import Array
 from trellis.core.container import Container
 from trellis.metrics import KNOWN, Metric
 from trellis.nn.border import run_copy
-from trellis.nn.building import Stream
+from trellis.nn.building import RowStream, Stream
 from trellis.nn.functional import functional_call
 from trellis.nn.module import Module
 from trellis.nn.structure import modules
 from trellis.nn.tracking import Tracker
 from trellis.ops.comparison import isfinite
 from trellis.ops.conversion import astype, to_numpy
+from trellis.ops.elementwise import add
 from trellis.ops.manipulation import concat
 from trellis.ops.reduction import all as all_of, mean
+from trellis.optim.wrappers import scale_in
 from trellis.random.keys import Key
 from trellis.training.data import Batch, Place
 from trellis.transforms.compile import compile as compiled
@@ -44,13 +46,24 @@ class Moment(NamedTuple):
     batch: Batch
 
 
+class Parts(NamedTuple):
+    """How a batch is computed: in `accumulate` parts one after the other, in a dtype of half precision, with a scaled loss."""
+
+    accumulate: int = 1
+    dtype: dtypes.DType | None = None
+    scales: bool = False
+
+
 class Steps:
     """The steps for one model, loss, optimizer and set of metrics.
 
     The compiled step takes a learning rate that is a number as an argument, so that it may be changed between steps.
     """
 
-    def __init__(self, model: Module, loss: Any, optimizer: Any, metrics: Metrics, place: Place, compile: bool | None) -> None:
+    def __init__(
+        self, model: Module, loss: Any, optimizer: Any, metrics: Metrics, place: Place, compile: bool | None, half: Any = None
+    ) -> None:
+        self.half = half or Parts()
         self.model, self.loss, self.optimizer, self.metrics, self.place = model, loss, optimizer, metrics, place
         if compile is None:
             compile = place.backend.name != "torch"  # whose compiler takes longer than many a training
@@ -69,19 +82,59 @@ class Steps:
                 rate = Array(self.place.backend.full(shape=(), fill_value=rate, dtype=wide, device=self.place.device))
             v, buffers, state, loss, measured = self._train(*moment[:3], moment.batch[:4], state, rate)
         else:
-            loss, measured, buffers, grads = self.advance(moment)
+            loss, measured, buffers, grads = self._unscaled(moment, self.optimizer.state if self.half.scales else None)
             v = self.optimizer.step(moment.v, grads)
         return v, buffers, state, float(loss), tree.map(to_numpy, measured)
 
     def _advance(self, v: Any, buffers: Any, key: Any, batch: Any, state: Any, rate: Any) -> tuple[Any, ...]:
-        loss, measured, buffers, grads = self.advance(Moment(v, buffers, key, Batch(*batch)))
+        loss, measured, buffers, grads = self._unscaled(Moment(v, buffers, key, Batch(*batch)), state)
         v, state = _at_rate(self.optimizer, rate).update(v, grads, state)
         return v, buffers, state, loss, measured
 
+    def _unscaled(self, moment: Moment, state: Any) -> tuple[Any, Any, Any, Any]:
+        if not self.half.scales:
+            return self.advance(moment)
+        scale = scale_in(state, self.place)
+        loss, *rest = self.advance(moment, scale)
+        return loss / scale, *rest
+
     def advance(self, moment: Moment, scale: Any = None, watch: Any = None) -> tuple[Any, Any, Any, Any]:
-        """The loss, the metrics, the buffers and the gradients of one batch."""
-        (loss, (outputs, buffers)), grads = self.gradients(moment, scale, watch)
-        return loss, self._metrics(outputs, moment.batch.targets), buffers, grads
+        """The loss, the metrics, the buffers and the gradients of one batch, computed in parts one after the other."""
+        batch, key, total = moment.batch, moment.key, None
+        count = tree.leaves((batch.args, batch.kwargs))[0].shape[0]
+        start = batch.share[0] if batch.share else 0
+        parts = min(self.half.accumulate, count)
+        for i in range(parts):
+            first, last = count * i // parts, count * (i + 1) // parts
+            if parts > 1:
+                arrays = tree.map(lambda x, rows=slice(first, last): x[rows] if x.shape else x, batch[:3])
+                moment = moment._replace(batch=Batch(*arrays))
+            if parts > 1 or batch.share:
+                moment = moment._replace(key=self.stream(key, start + first, last - first))
+            weight = (last - first) / count
+            share = weight if scale is None else scale * weight
+            (loss, (outputs, buffers)), grads = self.gradients(moment, scale if parts == 1 else share, watch)
+            found = loss, self.weighted(self._metrics(outputs, moment.batch.targets), weight), grads
+            total = found if total is None else tree.map(add, total, found)
+            moment = moment._replace(buffers=buffers)
+        loss, measured, grads = total  # type: ignore[misc]
+        return loss, measured, buffers, grads
+
+    def stream(self, key: Key, first: int, rows: int) -> Any:
+        """Where the layers draw from, in a run on some rows of a batch."""
+        return RowStream(key, first, rows)
+
+    def weighted(self, measured: dict[str, Any], weight: float) -> dict[str, Any]:
+        """The part of means; states of metrics that stream are sums as they are."""
+        return {n: x if weight == 1 or isinstance(self.metrics[n], Metric) else x * weight for n, x in measured.items()}
+
+    def _call(self, v: Any, buffers: Any, args: Any, kwargs: Any, key: Any = None) -> tuple[Any, Any]:
+        """The model in half precision, if it is asked for, on float32 parameters; the outputs are float32 again."""
+        dtype = self.half.dtype
+        if dtype is not None:
+            v, args, kwargs = _cast((v, args, kwargs), dtype)
+        outputs, after = functional_call(self.model, v, buffers, *args, seed=key, **kwargs)
+        return outputs if dtype is None else _cast(outputs, self.place.dtype), after
 
     def gradients(self, moment: Moment, scale: Any = None, watch: Any = None) -> Any:
         """Of the loss, times `scale`. `watch` sees the parameters that it is differentiated by."""
@@ -90,7 +143,7 @@ class Steps:
         def loss(v: Any) -> tuple[Any, Any]:
             if watch is not None:
                 watch(v)
-            outputs, after = functional_call(self.model, v, buffers, *args, seed=key, **kwargs)
+            outputs, after = self._call(v, buffers, args, kwargs, key)
             found = self.loss(outputs, *targets)
             return found if scale is None else found * scale, (outputs if self.metrics else None, after)
 
@@ -138,7 +191,7 @@ class Steps:
         return tree.map(lambda *parts: concat(parts, axis=0), *found)
 
     def _apply(self, v: Any, buffers: Any, batch: Any) -> Any:
-        return functional_call(self.model, v, buffers, *batch[0], **batch[1])[0]
+        return self._call(v, buffers, *batch[:2])[0]
 
     def _evaluate(self, v: Any, buffers: Any, batch: Any) -> tuple[Any, Any]:
         outputs = self._apply(v, buffers, batch)
@@ -181,9 +234,13 @@ class Steps:
         return next((path for path, results in tracker.rets.items() if non_finite(results)), "")
 
 
+def _cast(nest: Any, dtype: dtypes.DType) -> Any:
+    return tree.map(lambda x: astype(x, dtype) if isinstance(x, Array) and x.dtype.kind == "f" else x, nest)
+
+
 def inner(optimizer: Any) -> Any:
-    """The one with the learning rate: inside of `tl.accumulate`."""
-    return getattr(optimizer, "optimizer", optimizer)
+    """The one with the learning rate: inside of `tl.accumulate` and of the scaling of losses."""
+    return inner(optimizer.optimizer) if hasattr(optimizer, "optimizer") else optimizer
 
 
 def rate_of(optimizer: Any) -> float | None:
@@ -197,9 +254,10 @@ def _at_rate(optimizer: Any, rate: Any) -> Any:
     if rate is None:
         return optimizer
     made = copy.copy(optimizer)
-    if inner(made) is not made:
-        made.optimizer = copy.copy(made.optimizer)
-    inner(made).lr = lambda step: rate
+    if hasattr(made, "optimizer"):
+        made.optimizer = _at_rate(made.optimizer, rate)
+    else:
+        made.lr = lambda step: rate
     return made
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from trellis.core import tree
+from trellis.core import dtypes, tree
 from trellis.core.array import Array
 from trellis.core.container import Container
 from trellis.core.leaves import unwrap
@@ -19,12 +19,15 @@ from trellis.nn.structure import modules
 from trellis.ops.conversion import to_numpy
 from trellis.optim.engine import Optimizer, fitted
 from trellis.optim.schedules import whole_number
+from trellis.optim.wrappers import Scaled
 from trellis.random.keys import Key, fold_in
 from trellis.training.callbacks import Callback, Checkpoint, as_callbacks
 from trellis.training.data import Batch, Place, Source, call_arguments, source
 from trellis.training.history import History
 from trellis.training.progress import Progress
-from trellis.training.steps import Means, Moment, NonFiniteLoss, Steps, inner, mode, named_metrics, non_finite, rate_of
+from trellis.training.steps import Means, Moment, NonFiniteLoss, Parts, Steps, inner, mode, named_metrics, non_finite, rate_of
+
+_PRECISIONS = {None: None, "bf16": dtypes.bfloat16, "float16": dtypes.float16}
 
 
 class Run:
@@ -147,6 +150,9 @@ class Trainer:
     - `seed`: decides the order of the data and all random layers; equal seeds give equal trainings on every framework.
     - `compile`: whether the step is compiled; None compiles on JAX and TensorFlow, and not on torch.
     - `progress`: a bar on a terminal, else lines; True for the standard output, or a stream, or False.
+    - `accumulate`: compute each batch in so many parts, one after the other, with the memory of one. Gradients, loss and metrics
+      are those of the whole batch; BatchNorm sees one part at a time.
+    - `precision`: "bf16" or "float16" runs the model in half precision on float32 parameters; float16 with a scaled loss.
     - `mesh`: the processes and devices that share each batch, `tl.distributed.mesh(data=-1)`; rank 0 prints and writes.
 
     >>> import numpy as np, trellis as tl
@@ -159,9 +165,16 @@ class Trainer:
     (True, True)
     """
 
-    def __init__(self, *, seed: int = 0, compile: bool | None = None, progress: Any = True, mesh: Any = None) -> None:
+    def __init__(
+        self, *, seed: int = 0, compile: bool | None = None, progress: Any = True, mesh: Any = None,
+        accumulate: int = 1, precision: str | None = None,
+    ) -> None:  # fmt: skip
         if not isinstance(seed, int) or isinstance(seed, bool):
             raise TypeError(f"Trainer: seed={seed!r} must be a whole number")
+        whole_number("Trainer", "accumulate", accumulate)
+        if precision not in _PRECISIONS:
+            raise ValueError(f"Trainer: precision={precision!r} is unknown; there are 'bf16', 'float16' and None")
+        self.parts = Parts(accumulate, _PRECISIONS[precision], precision == "float16")
         self.seed, self.compile, self.mesh = seed, compile, mesh
         self.is_first = mesh is None or mesh.is_first
         self.progress = progress if self.is_first else False
@@ -269,7 +282,9 @@ class Trainer:
 
     def _steps(self, model: Module, loss: Any, optimizer: Any, metrics: Any, v: Container) -> Steps:
         make = Steps if self.mesh is None else self.mesh.steps
-        return make(model, loss, optimizer, named_metrics(metrics), Place(v), self.compile)
+        if self.parts.scales and optimizer is not None:
+            optimizer = Scaled(optimizer)
+        return make(model, loss, optimizer, named_metrics(metrics), Place(v), self.compile, self.parts)
 
     @staticmethod
     def _check(model: Any, loss: Any, optimizer: Any) -> None:
