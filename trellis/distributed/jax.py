@@ -10,6 +10,7 @@ from typing import Any
 
 import jax
 import numpy as np
+from jax.core import Tracer
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from trellis.distributed.control import Control, begun_text
@@ -41,7 +42,7 @@ class Engine:
         self.made: dict[Any, Callable[[Any], Any]] = {}
 
     def _run(self, kind: Any, flat: Any, function: Callable[[Any], Any], out: NamedSharding) -> Any:
-        if isinstance(flat, jax.core.Tracer):
+        if isinstance(flat, Tracer):
             raise TypeError(
                 "tl.distributed: inside jit JAX's arrays are those of this process alone; call the collective outside, or give "
                 "jit arrays of all processes: mesh(...).place(x)"

@@ -117,8 +117,8 @@ class SpreadSteps(Steps):
             v, buffers, state, loss, measured = self._train(moment.v, moment.buffers, key, moment.batch[:4], state, rate)
             return v, buffers, state, float(loss), tree.map(to_numpy, measured)
 
-    def _advance(self, *arguments: Any) -> tuple[Any, ...]:
-        v, buffers, state, loss, measured = super()._advance(*arguments)
+    def _advance(self, v: Any, buffers: Any, key: Any, batch: Any, state: Any, rate: Any) -> tuple[Any, ...]:
+        v, buffers, state, loss, measured = super()._advance(v, buffers, key, batch, state, rate)
         return self._constrained(v), self._constrained(buffers), self._constrained(state), loss, measured
 
     def outputs_of(self, outputs: Any, batch: Batch) -> Any:

@@ -75,13 +75,15 @@ def _name(function: Any) -> str:
 class ProcessSteps(Steps):
     """Steps on the rows of this process; gradients, loss and metrics are those of all."""
 
+    place: SharedPlace
+
     def __init__(self, group: Group, model: Any, loss: Any, optimizer: Any, metrics: Any, place: Place, *rest: Any) -> None:
         group.compare("fit", description(model, loss, optimizer, metrics, place))
         self.group = group
         super().__init__(model, loss, optimizer, metrics, SharedPlace(place, group), *rest)
         # Two processes that compiled a graph at different steps would wait for each other in different collectives.
         overlaps = place.backend.name == "torch" and not self.compiles
-        self.buckets = import_module("trellis.distributed.torch").Buckets(group.engine) if overlaps else None
+        self.buckets: Any = import_module("trellis.distributed.torch").Buckets(group.engine) if overlaps else None
 
     def take(self, v: Any, buffers: Any, state: Any) -> tuple[Any, Any, Any]:
         """Those of rank 0."""

@@ -25,19 +25,20 @@ class Engine:
     def __init__(self, start: Start, control: Control, addresses: Sequence[str], timeout: float) -> None:
         self.size, self.rank, self.timeout, self.instances = start.size, start.rank, timeout, 0
         self.made: dict[Any, Callable[[Any], Any]] = {}
-        if context.context()._context_handle is not None:
+        own: Any = context.context()
+        if own._context_handle is not None:
             raise RuntimeError(begun_text("TensorFlow"))
         server = ServerDef(protocol="grpc", job_name="worker", task_index=start.rank)
         job = server.cluster.job.add(name="worker")
         for i, address in enumerate(addresses):
             job.tasks[i] = address
         server.default_session_config.experimental.collective_group_leader = "/job:worker/replica:0/task:0"
-        context.context().ensure_initialized()
+        own.ensure_initialized()
         quiet = logging.getLogger("absl")
         level = quiet.level
         quiet.setLevel(logging.ERROR)  # it warns of tensors that were made before, and there are none
         try:
-            context.context().enable_collective_ops(server)
+            own.enable_collective_ops(server)
         finally:
             quiet.setLevel(level)
 

@@ -28,7 +28,10 @@ class Engine:
         if torch.cuda.is_available():
             torch.cuda.set_device(start.local_rank % torch.cuda.device_count())
         wait = datetime.timedelta(seconds=timeout)
-        dist.init_process_group(kind, f"tcp://{addresses[0]}", wait, start.size, start.rank)
+        host, _, port = addresses[0].rpartition(":")
+        # A store of our own: under torchrun, tcp:// would look for that of its agent at this address.
+        store = dist.TCPStore(host, int(port), start.size, start.rank == 0, wait)
+        dist.init_process_group(kind, timeout=wait, world_size=start.size, rank=start.rank, store=store)
 
     def all_reduce(self, flat: Any, op: str) -> Any:
         made = flat.clone()

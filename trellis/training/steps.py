@@ -100,7 +100,7 @@ class Steps:
 
     def advance(self, moment: Moment, scale: Any = None, watch: Any = None) -> tuple[Any, Any, Any, Any]:
         """The loss, the metrics, the buffers and the gradients of one batch, computed in parts one after the other."""
-        batch, key, total = moment.batch, moment.key, None
+        batch, key, total, buffers = moment.batch, moment.key, None, moment.buffers
         count = tree.leaves((batch.args, batch.kwargs))[0].shape[0]
         start = batch.share[0] if batch.share else 0
         parts = min(self.half.accumulate, count)
