@@ -1,7 +1,8 @@
 """Workers that are killed at random moments: a training that is started again ends with the weights of an undisturbed one.
 
 python tests/distributed_faults.py BACKEND [--kills 50] [--processes 2] [--agent plain]: one launch that is killed so many times,
-each time a random rank at a random moment, beside one that is left alone. As a worker (--work FOLDER) it trains, and kills itself.
+each time a random rank at a random moment, beside one that is left alone. As a worker (--work FOLDER) it trains and kills
+itself.
 """
 
 from __future__ import annotations

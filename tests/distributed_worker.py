@@ -2,12 +2,14 @@
 
 python tests/distributed_worker.py folder shared|single float32|float64: trains each of `models()` and writes what it found to
 folder/<mode>.npz. Several processes check the collectives and the errors first. One process, run after them, also goes on from
-their checkpoint.
+their checkpoint. The modes `stuck` and `divided` are tests of their own.
 """
 
 from __future__ import annotations
 
 import sys
+import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -108,8 +110,48 @@ def check_errors(kind: str) -> None:
     refused(lambda: fit(tl.Linear(3, 1), [(x[: 8 - 2 * rank], y[: 8 - 2 * rank])]), "a batch", "[8, 3], rank 1 has", "[6, 3]")
 
 
+def wait_for_the_stuck() -> None:
+    """Rank 1 stops in the midst of a training; on JAX, which cannot leave a compiled step, before a barrier."""
+    rank = tl.distributed.rank()
+
+    def batches() -> Iterator[Any]:
+        for number in range(5):
+            if rank == 1 and number == 3:
+                time.sleep(60)
+            yield np.ones((8, 3), np.float32), np.ones((8, 1), np.float32)
+
+    if tl.current_backend() == "jax":
+        if rank == 1:
+            time.sleep(60)
+        tl.distributed.barrier()
+    tl.Trainer(mesh=tl.distributed.mesh(), progress=False).fit(tl.Linear(3, 1), batches(), tl.mse_loss, tl.SGD(0.1))
+
+
+def divided(folder: str) -> None:
+    """On JAX, with 4 devices: parameters and slots divided over the axis `model`, beside a training on one device."""
+    for name, options in (("divided", {"data": 2, "model": 2, "rules": {"*/w": (None, "model")}}), ("whole", None)):
+        rng = np.random.default_rng(7)
+        x, y = rng.normal(size=(ROWS, 6)).astype(np.float32), rng.integers(0, 4, ROWS)
+        layers = tl.Linear(6, 16, seed=0), tl.ReLU(), tl.Dropout(0.3), tl.Linear(16, 4, seed=1)
+        model = tl.Sequential(*layers)
+        mesh = None if options is None else tl.distributed.mesh(**options)
+        seen: list[Any] = []
+
+        def look(run: Any, seen: list[Any] = seen) -> None:
+            seen.extend(x._data.addressable_shards[0].data.shape for x in (run.v["v0/w"], run.state["mean/v0/w"]))
+
+        trainer = tl.Trainer(mesh=mesh, progress=False)
+        history = trainer.fit(model, (x, y), tl.cross_entropy, tl.Adam(0.01), 5, callbacks=look, batch_size=8)
+        weights = {path: tl.to_numpy(value) for path, value in model.v.to_flat_dict().items()}
+        np.savez(Path(folder, f"{name}.npz"), losses=history.losses, shapes=seen, **weights)
+
+
 def main(folder: str, mode: str, dtype: str) -> None:
-    tl.distributed.initialize(timeout=60)
+    tl.distributed.initialize(timeout=5 if mode == "stuck" else 60)
+    if mode == "stuck":
+        return wait_for_the_stuck()
+    if mode == "divided":
+        return divided(folder)
     wide = dtype == "float64"
     if mode == "shared":
         check_collectives()
@@ -122,7 +164,7 @@ def main(folder: str, mode: str, dtype: str) -> None:
     found |= train("resumed", model, shape, wide, 3 if mode == "shared" else 5, checkpoint=path, resume=mode == "single")
     if tl.distributed.rank() == 0:
         np.savez(Path(folder, f"{mode}.npz"), **found)
-    print(f"rank {tl.distributed.rank()} of {tl.distributed.size()} is done")
+    return print(f"rank {tl.distributed.rank()} of {tl.distributed.size()} is done")
 
 
 if __name__ == "__main__":

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import trellis as tl
 from trellis.distributed import environment
 from trellis.distributed.control import difference
 from trellis.distributed.rows import share_of
@@ -56,6 +57,76 @@ def test_two_processes_are_one(backend: str, tmp_path: Path) -> None:
         devices = np.load(tmp_path / "devices.npz")
         for name in names:
             np.testing.assert_allclose(devices[name], single[name], rtol=0, atol=tolerance, err_msg=name)
+
+
+@pytest.mark.parametrize("processes", [4])
+@pytest.mark.sweep
+def test_more_processes_are_one(backend: str, processes: int, tmp_path: Path) -> None:
+    launch(processes, backend, WORKER, str(tmp_path), "shared", "float32")
+    run([sys.executable, WORKER, str(tmp_path), "single", "float32"], backend)
+    shared, single = (np.load(tmp_path / f"{mode}.npz") for mode in ("shared", "single"))
+    for name in [name for name in single.files if not name.startswith("resumed/")]:
+        np.testing.assert_allclose(shared[name], single[name], rtol=0, atol=1e-5, err_msg=name)
+
+
+def test_a_stuck_process_is_named(backend: str, tmp_path: Path) -> None:
+    with pytest.raises(AssertionError) as raised:  # rank 0 fails, and the launcher ends rank 1
+        launch(2, backend, WORKER, str(tmp_path), "stuck", "float32")
+    said = str(raised.value)
+    assert "rank 1 (last seen in " in said
+    assert "did not come within 5 seconds" in said
+
+
+def test_parameters_are_divided_on_jax(tmp_path: Path) -> None:
+    run(
+        [sys.executable, WORKER, str(tmp_path), "divided", "float32"], "jax", XLA_FLAGS="--xla_force_host_platform_device_count=4"
+    )
+    divided, whole = (np.load(tmp_path / f"{name}.npz") for name in ("divided", "whole"))
+    assert {tuple(shape) for shape in divided["shapes"]} == {(16, 3)}  # half of each, of the weights and of Adam's means
+    assert {tuple(shape) for shape in whole["shapes"]} == {(16, 6)}
+    for name in whole.files:
+        if name != "shapes":
+            np.testing.assert_allclose(divided[name], whole[name], atol=1e-5, err_msg=name)
+
+
+@pytest.mark.parametrize("name", ["numpy", "torch", "tensorflow"])
+def test_where_parameters_are_not_divided_an_error_says_so(name: str) -> None:
+    mesh = tl.distributed.mesh(rules={"*/w": (None, "model")})
+    x = np.ones((4, 2), np.float32)
+    with pytest.raises(NotImplementedError, match=f"{name} holds every parameter whole on every process; mesh"):
+        tl.Trainer(mesh=mesh).fit(tl.Linear(2, 1).to_backend(name), (x, x[:, :1]), tl.mse_loss, tl.SGD(0.1))
+
+
+WRONG = [
+    ({"data": 0}, "data=0 must be a number of devices"),
+    ({"data": 3}, "data=3 \\* model=1 is not 1, the number of devices"),
+    ({"data": -1, "model": -1}, "data and model are both -1"),
+    ({"rules": {"*/w": ("rows",)}}, r"rules\['\*/w'\] names the axis 'rows'; the mesh has data, model"),
+]
+
+
+@pytest.mark.parametrize(("options", "text"), WRONG)
+def test_a_wrong_mesh_is_named(options: dict[str, Any], text: str) -> None:
+    with tl.using("numpy"), pytest.raises(ValueError, match=text):
+        tl.distributed.mesh(**options)
+
+
+def test_alone_collectives_change_nothing(backend: str) -> None:
+    x = tl.asarray([1.0, 2.0], backend=backend)
+    for found in (
+        tl.distributed.all_reduce({"x": x}, "mean")["x"],
+        tl.distributed.broadcast(x),
+        tl.distributed.reduce_scatter(x),
+    ):
+        assert found.backend == backend
+        np.testing.assert_array_equal(tl.to_numpy(found), [1.0, 2.0])
+    assert tl.distributed.all_gather(x).shape == (1, 2)
+    with pytest.raises(ValueError, match="op='min' is unknown; there are 'sum', 'mean', 'max'"):
+        tl.distributed.all_reduce(x, "min")
+    with pytest.raises(TypeError, match="the mean of int32 at '' is no int32"):
+        tl.distributed.all_reduce(tl.astype(x, tl.int32), "mean")
+    with pytest.raises(ValueError, match="source=1 must be a rank, from 0 to 0"):
+        tl.distributed.broadcast(x, 1)
 
 
 # ---- without processes ---------------------------------------------------------------------------------------------------------

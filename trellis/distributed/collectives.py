@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import functools
 import math
 import platform
 import socket
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from importlib import import_module
 from importlib.metadata import version
@@ -100,6 +102,16 @@ def initialize(backend: str | None = None, *, timeout: float = 600.0) -> None:
     engine = import_module(f"trellis.distributed.{name}").Engine(start, control, addresses, timeout)
     _group = Group(start, control, engine)
     atexit.register(shutdown)
+    sys.excepthook = functools.partial(_end_at_once, sys.excepthook)
+
+
+def _end_at_once(before: Any, *error: Any) -> None:
+    """End a process that fails: MPI and JAX would wait for the others first, which wait for it, and no launcher would see it."""
+    before(*error)
+    if _group is not None and not issubclass(error[0], KeyboardInterrupt):
+        sys.stdout.flush()
+        sys.stderr.flush()
+        _group.engine.abort()
 
 
 def _open_control(start: Start, timeout: float) -> Control:

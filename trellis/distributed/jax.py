@@ -5,6 +5,7 @@ A program of JAX runs on all devices at once, so the Trainer needs none of these
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -65,6 +66,9 @@ class Engine:
     def reduce_scatter(self, rows: Any, op: str) -> Any:
         scattered = self._run(("scatter", op), rows, lambda x: x.sum(0, dtype=x.dtype) if op == "sum" else x.max(0), self.split)
         return scattered[0]
+
+    def abort(self) -> None:
+        os._exit(1)
 
     def shutdown(self) -> None:
         jax.distributed.shutdown()

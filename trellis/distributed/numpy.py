@@ -74,4 +74,7 @@ class Engine:
         self._wait(self.comm.Ireduce_scatter_block(np.ascontiguousarray(rows), made, self._op(op)))
         return made
 
+    def abort(self) -> None:
+        self.comm.Abort(1)
+
     def shutdown(self) -> None: ...

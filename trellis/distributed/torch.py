@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import os
 from collections.abc import Sequence
 from typing import Any
 
@@ -54,6 +55,9 @@ class Engine:
             dist.reduce_scatter_tensor(made, rows.contiguous(), dist.ReduceOp.SUM if op == "sum" else dist.ReduceOp.MAX)
             return made
         return self.all_reduce(rows, op)[dist.get_rank()]  # gloo has none of its own
+
+    def abort(self) -> None:
+        os._exit(1)
 
     def shutdown(self) -> None:
         dist.destroy_process_group()
