@@ -83,7 +83,8 @@ class ProcessSteps(Steps):
         super().__init__(model, loss, optimizer, metrics, SharedPlace(place, group), *rest)
         # Two processes that compiled a graph at different steps would wait for each other in different collectives.
         overlaps = place.backend.name == "torch" and not self.compiles
-        self.buckets: Any = import_module("trellis.distributed.torch").Buckets(group.engine) if overlaps else None
+        made = import_module("trellis.distributed.torch").Buckets(group.engine) if overlaps else None
+        self.buckets: Any = made
 
     def take(self, v: Any, buffers: Any, state: Any) -> tuple[Any, Any, Any]:
         """Those of rank 0."""
@@ -100,14 +101,14 @@ class ProcessSteps(Steps):
         if count == total:
             return super().advance(moment, scale)
         weight = count / total
-        overlaps = self.buckets is not None and self.half.accumulate == 1
-        watch = (lambda v: self.buckets.watch(Nest(v).leaves)) if overlaps else None
+        buckets: Any = self.buckets if self.half.accumulate == 1 else None
+        watch = None if buckets is None else (lambda v: buckets.watch(Nest(v).leaves))
         loss, measured, buffers, grads = super().advance(moment, weight if scale is None else weight * scale, watch)
         measured = self.weighted(measured, weight)
-        if overlaps:
-            nest = Nest(grads)
-            grads = nest.rebuild(self.buckets.finish(nest.leaves))
-            loss, measured = self._sum((loss, measured))
+        if buckets is not None:
+            nest, others = Nest(grads), Nest((loss, measured))
+            sums, more = buckets.finish(nest.leaves, others.leaves)
+            grads, (loss, measured) = nest.rebuild(sums), others.rebuild(more)
         else:
             loss, measured, grads = self._sum((loss, measured, grads))
         return loss, measured, buffers, grads

@@ -15,7 +15,7 @@ from trellis.distributed.environment import Start
 
 Flat = list[Any]
 CARRIES = ("uint8", "int8", "int32", "int64", "float16", "bfloat16", "float32", "float64")
-BUCKET = 25 * 2**20  # bytes; as torch's own DistributedDataParallel
+FIRST_BUCKET, BUCKET = 2**20, 25 * 2**20  # bytes; as torch's own DistributedDataParallel
 
 
 class Engine:
@@ -67,7 +67,7 @@ class Buckets:
     """Sums of gradients over the processes, begun while the backward pass still runs.
 
     `watch` takes the leaves that the loss is differentiated by. As soon as a bucket of gradients is whole it goes on its way, in
-    the same order on every process; `finish` waits for all of them.
+    the same order on every process. `finish` sends the last one, with other small arrays, and waits for all of them.
     """
 
     def __init__(self, engine: Engine) -> None:
@@ -87,27 +87,32 @@ class Buckets:
     def _take(self, i: int, grad: Any) -> None:
         self.grads[i] = grad
         self.left[self.bucket_of[i]] -= 1
-        while len(self.works) < len(self.plan) and not self.left[len(self.works)]:
+        while len(self.works) < len(self.plan) - 1 and not self.left[len(self.works)]:
             self._send(self.plan[len(self.works)])
 
-    def _send(self, bucket: list[int]) -> None:
-        flat = torch.cat([self.grads.pop(i).reshape(-1) for i in bucket])
+    def _send(self, bucket: list[int], more: Flat = []) -> None:  # noqa: B006 (never changed)
+        flat = torch.cat([x.reshape(-1) for x in (*(self.grads.pop(i) for i in bucket), *more)])
         self.works.append((dist.all_reduce(flat, async_op=True), flat))
 
-    def finish(self, grads: Flat) -> Flat:
-        """The sums, for gradients that autograd has returned; a leaf that the loss does not reach has zeros."""
+    def finish(self, grads: Flat, extras: Flat) -> tuple[Flat, Flat]:
+        """The sums, for gradients that autograd has returned (zeros for a leaf that the loss does not reach), and of extras."""
+        dtype = grads[self.plan[-1][0]].dtype
+        beside = [i for i, x in enumerate(extras) if x.dtype == dtype]
         for handle in self.handles:
             handle.remove()
         for bucket in self.plan[len(self.works) :]:
             for i in bucket:
                 self.grads.setdefault(i, grads[i])
-            self._send(bucket)
-        results = list(grads)
+            self._send(bucket, [extras[i] for i in beside] if bucket is self.plan[-1] else [])
+        results, others = list(grads), list(extras)
         for (work, flat), bucket in zip(self.works, self.plan):
             work.wait()
-            for i, part in zip(bucket, flat.split([grads[i].numel() for i in bucket])):
-                results[i] = part.view_as(grads[i])
-        return results
+            places = [(results, i) for i in bucket] + ([(others, i) for i in beside] if bucket is self.plan[-1] else [])
+            for (values, i), part in zip(places, flat.split([values[i].numel() for values, i in places])):
+                values[i] = part.view_as(values[i])
+        for i in set(range(len(extras))) - set(beside):
+            others[i] = self.engine.all_reduce(extras[i], "sum")
+        return results, others
 
 
 def _plan(leaves: Flat) -> list[list[int]]:
@@ -118,7 +123,7 @@ def _plan(leaves: Flat) -> list[list[int]]:
         size = leaves[i].numel() * leaves[i].element_size()
         if not plan or size > room or leaves[plan[-1][0]].dtype != leaves[i].dtype:
             plan.append([])
-            room = BUCKET
+            room = BUCKET if len(plan) > 1 else FIRST_BUCKET
         plan[-1].append(i)
         room -= size
     return plan
