@@ -27,13 +27,16 @@ __all__ = ["CSVLogger", "Callback", "Checkpoint", "EarlyStopping", "ReduceLROnPl
 class Callback:
     """Called by a training, with its `Run`: override what you need. A plain function is called after every epoch.
 
-    `state` and `set_state` carry a nest of arrays through a checkpoint.
+    `state` and `set_state` carry a nest of arrays through a checkpoint. Of several processes each calls its own, or the first
+    one alone if `on_first_only`.
 
     >>> import trellis as tl
     >>> class Names(tl.Callback):
     ...     def on_epoch(self, run):
     ...         print(run.epoch, sorted(run.history.rows[-1]))
     """
+
+    on_first_only = False
 
     def on_begin(self, run: Run) -> None: ...
 
@@ -177,6 +180,8 @@ class CSVLogger(Callback):
     >>> logger = tl.CSVLogger("run.csv")
     """
 
+    on_first_only = True
+
     def __init__(self, path: Any) -> None:
         if os.path.splitext(os.fspath(path))[1] != ".csv":
             raise ValueError(f"CSVLogger: {os.fspath(path)!r} must end in .csv")
@@ -192,6 +197,8 @@ class TensorBoard(Callback):
     >>> import trellis as tl
     >>> tl.TensorBoard("runs/first")  # doctest: +SKIP
     """
+
+    on_first_only = True
 
     def __init__(self, folder: Any) -> None:
         try:
@@ -247,12 +254,13 @@ class Checkpoint(Callback):
             # among the arrays, whose hash then covers it
             "training": np.frombuffer(json.dumps(about, default=np.ndarray.tolist).encode(), np.uint8),
         }  # fmt: skip
-        save(self.path, parts)
+        if run.steps.is_first:
+            save(self.path, parts)
 
     def read(self, run: Run) -> bool:
         """Put a training back to where the file was written; False if there is none. All of it fits, or nothing changes."""
         name = os.fspath(self.path)
-        for left in parts_left_by(name):
+        for left in parts_left_by(name) if run.steps.is_first else ():
             os.unlink(left)
         if not os.path.exists(name):
             return False
