@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 
 import trellis as tl
+from trellis.distributed.collectives import group
 
 ROWS = 43  # batches of 8, and a last one of 3 rows
 
@@ -116,13 +117,17 @@ def wait_for_the_stuck() -> None:
 
     def batches() -> Iterator[Any]:
         for number in range(5):
-            if rank == 1 and number == 3:
-                time.sleep(60)
+            if number == 3 and rank == 1:
+                time.sleep(300)
+            elif number == 3 and tl.current_backend() == "numpy":  # both are here: now 5 seconds are enough on any machine
+                own = group()
+                assert own.control is not None
+                own.control.timeout = own.engine.timeout = 5.0
             yield np.ones((8, 3), np.float32), np.ones((8, 1), np.float32)
 
     if tl.current_backend() == "jax":
         if rank == 1:
-            time.sleep(60)
+            time.sleep(300)
         tl.distributed.barrier()
     tl.Trainer(mesh=tl.distributed.mesh(), progress=False).fit(tl.Linear(3, 1), batches(), tl.mse_loss, tl.SGD(0.1))
 
@@ -147,7 +152,7 @@ def divided(folder: str) -> None:
 
 
 def main(folder: str, mode: str, dtype: str) -> None:
-    tl.distributed.initialize(timeout=5 if mode == "stuck" else 60)
+    tl.distributed.initialize(timeout=5 if mode == "stuck" and tl.current_backend() != "numpy" else 400)
     if mode == "stuck":
         return wait_for_the_stuck()
     if mode == "divided":

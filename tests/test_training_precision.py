@@ -79,3 +79,37 @@ def test_wrong_options_are_named() -> None:
         tl.Trainer(precision="half")
     with pytest.raises(ValueError, match="accumulate"):
         tl.Trainer(accumulate=0)
+
+
+def test_a_kept_step_is_that_of_its_options(backend: str) -> None:
+    rows: list[int] = []
+    spy = tl.Lambda(lambda x: (rows.append(x.shape[0]), x)[1])
+    model = tl.Sequential(tl.Linear(6, 3, seed=0), spy).to_backend(backend)
+    start, optimizer = {path: tl.to_numpy(x) for path, x in model.v.to_flat_dict().items()}, tl.SGD(0.1)
+    seen: list[Any] = []
+
+    def losses(**options: Any) -> list[float]:
+        model.v = {path: tl.asarray(x, backend=backend) for path, x in start.items()}
+        rows.clear()
+        trainer = tl.Trainer(progress=False, **options)
+        look = [lambda run: seen.append(run.steps)]
+        return trainer.fit(model, (X[:40], Y[:40]), tl.cross_entropy, optimizer, callbacks=look, batch_size=8).losses
+
+    whole = losses()
+    assert losses() == whole
+    assert seen[0] is seen[1]
+    np.testing.assert_allclose(losses(accumulate=2), whole, atol=2e-6)
+    assert set(rows) == {4}
+    assert np.abs(np.subtract(losses(precision="bf16"), whole)).max() > 1e-6
+    np.testing.assert_allclose(losses(mesh=tl.distributed.mesh()), whole, atol=2e-6)
+    assert losses() == whole
+    assert len({id(one) for one in seen}) == 5  # the last one was made again
+
+
+def test_a_checkpoint_holds_a_metric_that_is_a_function(backend: str, tmp_path: Any) -> None:
+    model = tl.Linear(6, 3, seed=0).to_backend(backend)
+    path, trainer = tmp_path / "run.safetensors", tl.Trainer(progress=False)
+    for epochs in (1, 2):
+        options = {"batch_size": 8, "checkpoint": path, "resume": True}
+        history = trainer.fit(model, (X, Y), tl.cross_entropy, tl.SGD(0.1), epochs, [tl.cross_entropy], **options)
+    np.testing.assert_allclose(history["cross_entropy"], history["loss"], rtol=1e-6)

@@ -73,6 +73,8 @@ class SpreadSteps(PartSteps):
         shapes = {path: tuple(unwrap(x).shape) for path, x in tree.leaves_with_paths(model.v)}
         self.specs = {path: spec for path, shape in shapes.items() if (spec := rules.spec(path, shape))}
         self.whole = jax.jit(lambda flat: flat, out_shardings=NamedSharding(mesh, PartitionSpec()))
+        spread = self._outputs
+        self._outputs = lambda v, buffers, batch: self.give(spread(v, buffers, batch))
 
     def _spec(self, path: str, shape: tuple[int, ...]) -> Any:
         """The axes of the mesh for an array; slots of the optimizer lie as their parameter does."""
@@ -118,9 +120,6 @@ class SpreadSteps(PartSteps):
     def _advance(self, v: Any, buffers: Any, clock: Any, batch: Any, state: Any, rate: Any) -> tuple[Any, ...]:
         v, buffers, state, loss, measured, clock = super()._advance(v, buffers, clock, batch, state, rate)
         return *map(self._constrained, (v, buffers, state)), loss, measured, self._constrained(clock)
-
-    def outputs(self, v: Any, buffers: Any, batch: Batch) -> Any:
-        return self.give(super().outputs(v, buffers, batch))
 
     def evaluate(self, v: Any, buffers: Any, batches: Iterable[Any]) -> dict[str, float]:
         with self.group.explaining("evaluate"):

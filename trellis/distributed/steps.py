@@ -46,6 +46,7 @@ class SharedPlace(Compared, Place):
     def __init__(self, place: Place, group: Group) -> None:
         super().__init__(group)
         self.backend, self.device, self.dtype = place.backend, place.device, place.dtype
+        self.share = share_of(0, group.rank, group.size)  # of the last batch
         self.even = False  # whether a batch that cannot be divided evenly stays whole
 
     def to_batch(self, batch: Any) -> Batch:
@@ -53,6 +54,7 @@ class SharedPlace(Compared, Place):
         share = share_of(rows, self.group.rank, self.group.size)
         if self.even and rows % self.group.size:
             share = (0, rows, rows)
+        self.share = share
         first, count, _ = share
         part = batch if count == rows else tree.map(lambda x: x[first : first + count], batch)
         return super().to_batch(part)._replace(share=share, rows=rows)
@@ -83,6 +85,8 @@ class ProcessSteps(PartSteps):
         group.compare("fit", description(model, loss, optimizer, metrics, place))
         self.group, self.is_first = group, group.rank == 0
         super().__init__(model, loss, optimizer, metrics, SharedPlace(place, group), *rest)
+        own = self._outputs
+        self._outputs = lambda v, buffers, batch: self._gathered(own(v, buffers, batch))
         # Two processes that compiled a graph at different steps would wait for each other in different collectives.
         overlaps = place.backend.name == "torch" and not self.compiles
         made = import_module("trellis.distributed.torch").Buckets(group.engine) if overlaps else None
@@ -151,13 +155,11 @@ class ProcessSteps(PartSteps):
         finally:
             self.place.even = False
 
-    def outputs(self, v: Any, buffers: Any, batch: Batch) -> Any:
-        """The outputs for the rows of all processes."""
-        outputs = super().outputs(v, buffers, batch)
-        if batch.share[1] == batch.share[2]:
-            return outputs
-        return tree.map(lambda x: Array(unwrap(_joined(all_gather(x)))), outputs)
+    def _gathered(self, outputs: Any) -> Any:
+        """The outputs for the rows of all processes, of those for the last batch."""
+        _, count, total = self.place.share
+        return outputs if count == total else tree.map(_joined, all_gather(outputs))
 
 
 def _joined(x: Any) -> Any:
-    return reshape(x, (x.shape[0] * x.shape[1], *x.shape[2:]))
+    return Array(unwrap(reshape(x, (x.shape[0] * x.shape[1], *x.shape[2:]))))

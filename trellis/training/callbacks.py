@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 import os
-from collections.abc import Callable
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -53,11 +52,8 @@ class Callback:
 
 
 class _Function(Callback):
-    def __init__(self, function: Callable[[Run], Any]) -> None:
-        self.function = function
-
-    def on_epoch(self, run: Run) -> None:
-        self.function(run)
+    def __init__(self, function: Any) -> None:
+        self.on_epoch = function
 
 
 def as_callbacks(callbacks: Any) -> list[Callback]:
@@ -275,8 +271,7 @@ class Checkpoint(Callback):
                     f"fit: {name} was written with {setting}={about['settings'].get(setting)!r}, this training has {value!r}; "
                     "give the same, or resume=False"
                 )
-        own = run.model.state()
-        model = fitted(f"fit: the model in {name}", _part(found, "model"), own)
+        model = fitted(f"fit: the model in {name}", _part(found, "model"), run.model.state())
         optimizer = _part(found, "optimizer")
         if len(optimizer):
             optimizer = fitted(f"fit: the optimizer in {name}", optimizer, run.optimizer.init(run.v), partial=True)

@@ -152,14 +152,10 @@ class Steps:
     def predict(self, v: Any, buffers: Any, batches: Iterable[Any]) -> Any:
         """The outputs for all batches, one after the other, with the model in evaluation mode."""
         with mode(self.model, False):
-            found = [self.outputs(v, buffers, batch) for batch in map(self.place.to_batch, batches) if batch.rows]
+            found = [self._outputs(v, buffers, batch[:2]) for batch in map(self.place.to_batch, batches) if batch.rows]
         if not found:
             raise ValueError("predict: data gave no batch with rows")
         return tree.map(lambda *parts: concat(parts, axis=0), *found)
-
-    def outputs(self, v: Any, buffers: Any, batch: Batch) -> Any:
-        """The outputs for all rows of a batch."""
-        return self._outputs(v, buffers, batch[:2])
 
     def _apply(self, v: Any, buffers: Any, batch: Any) -> Any:
         return self.call(v, buffers, *batch[:2])[0]

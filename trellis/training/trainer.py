@@ -61,11 +61,10 @@ class Run:
 
     def sync(self) -> None:
         """Put the parameters, buffers and state of now into the model and the optimizer."""
-        give = self.steps.give
-        building.assign_arrays(self.model, give(self.v), partial=bool(self.model.frozen))
-        building.assign_arrays(self.model, give(self.buffers), buffers=True)
+        building.assign_arrays(self.model, self.steps.give(self.v), partial=bool(self.model.frozen))
+        building.assign_arrays(self.model, self.steps.give(self.buffers), buffers=True)
         if self.state is not None:
-            self.optimizer.set_state(give(self.state))
+            self.optimizer.set_state(self.steps.give(self.state))
 
     def set_values(self, v: Any, buffers: Any, partial: bool = False) -> None:
         """Go on with other parameters and buffers; with `partial`, parameters that are missing in `v` stay."""
