@@ -25,7 +25,7 @@ ONLY ?= *
 
 export TF_CPP_MIN_LOG_LEVEL ?= 3
 
-.PHONY: help demo test test-more test-distributed test-browser sweep-models sweep-transpile fuzz sweep-convert mutants clients matrix lint format types stubs bench suite suite-checkout clean
+.PHONY: help demo test test-more test-distributed test-browser sweep-models sweep-transpile fuzz sweep-convert mutants clients matrix lint format types stubs bench docs docs-serve suite suite-checkout clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /make \1|/' | awk -F'|' '{printf "  %-18s %s\n", $$1, $$2}'
@@ -100,19 +100,15 @@ types: $(VENV)/.all  ## pyright over the package and the tests; pyright and mypy
 stubs: $(VENV)/.all  ## write the stubs of the package from its sources
 	$(BIN)/python tests/stubs.py
 
-bench: $(VENV)/.bench  ## beside the frameworks' own: small calls, layers, training steps, converted models, the import
-	$(BIN)/python benchmarks/overhead.py
-	$(BIN)/python benchmarks/import_time.py
-	$(BIN)/python benchmarks/numpy_convolution.py
-	$(BIN)/python benchmarks/layers.py
-	$(BIN)/python benchmarks/training_step.py
-	$(BIN)/python benchmarks/compiled_calls.py
-	$(BIN)/python benchmarks/random_numbers.py
-	-$(BIN)/python benchmarks/trainer.py  # its targets on torch and JAX are not reached yet
-	$(BIN)/python benchmarks/converters.py --compiled
-	$(BIN)/python benchmarks/converters_jax.py
-	$(BIN)/python benchmarks/transpile.py
+bench: $(VENV)/.bench  ## beside the frameworks' own: small calls, layers, training, converted models; writes docs/performance.md
+	$(BIN)/python benchmarks/page.py
 	for backend in tensorflow jax torch; do KERAS_BACKEND=$$backend $(BIN)/python benchmarks/converters_keras.py || exit 1; done
+
+docs: $(VENV)/.docs  ## the site, in build/site; warnings are errors
+	NO_COLOR=1 $(BIN)/sphinx-build -q -W --keep-going -b html docs build/site
+
+docs-serve: docs  ## the site on http://127.0.0.1:8000
+	$(BIN)/python -m http.server --bind 127.0.0.1 --directory build/site 8000
 
 suite: suite-checkout $(VENV)/.suite  ## the official array API tests: make suite SUITE=path/to/array-api-tests [BACKENDS="numpy torch"]
 	cd $(SUITE) && failed=; for backend in $(BACKENDS); do \
@@ -145,6 +141,6 @@ $(VENV)/.all: pyproject.toml constraints.txt | $(BIN)/python
 	$(PIP) install --quiet $(PIP_FLAGS) -c constraints.txt -e '.[torch,jax,tensorflow-cpu,mpi,test,clients,dev]'
 	@touch $(VENV)/.base $@
 
-$(VENV)/.bench $(VENV)/.suite: $(VENV)/.%: $(VENV)/.all
+$(VENV)/.bench $(VENV)/.suite $(VENV)/.docs: $(VENV)/.%: $(VENV)/.all
 	$(PIP) install --quiet $(PIP_FLAGS) -c constraints.txt -e '.[$*]'
 	@touch $@

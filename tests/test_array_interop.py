@@ -422,6 +422,7 @@ UFUNC_METHODS: dict[str, Any] = {
     "add.reduce": np.add.reduce,
     "add.reduce of all": lambda x: np.add.reduce(x, axis=None),
     "add.reduce dtype": lambda x: np.add.reduce(x, dtype="float32"),
+    "add.reduce of int8": lambda x: np.add.reduce(x, dtype="int8"),
     "multiply.reduce": lambda x: np.multiply.reduce(x, axis=1, keepdims=True),
     "maximum.reduce": lambda x: np.maximum.reduce(x, 1),
     "logical_and.reduce": lambda x: np.logical_and.reduce(x > 2, axis=0),

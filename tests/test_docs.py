@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextvars
 import importlib.util
 import os
 import re
 import subprocess
 import sys
+import warnings
 from pathlib import Path
 
 import pytest
@@ -14,7 +16,8 @@ import pytest
 import trellis as tl
 
 ROOT = Path(__file__).resolve().parent.parent
-PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
+# The pages of the reference are made from docstrings, which doctest runs.
+PAGES = sorted(p for p in (*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")) if p.parent.name != "reference")
 
 _PYTHON_BLOCK = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _FENCED = re.compile(r"^(`{3,}).*?^\1$", re.MULTILINE | re.DOTALL)
@@ -77,6 +80,25 @@ def test_readme_examples_run() -> None:
     code = "\n".join(_PYTHON_BLOCK.findall((ROOT / "README.md").read_text()))
     assert printed(code)
     assert output_of("-c", code).splitlines() == printed(code)
+
+
+# Pages whose examples other tests run on every backend, or in processes of their own.
+ELSEWHERE = {"docs/training.md": "test_training_docs.py", "docs/converters.md": "test_convert_weights.py"}
+GUIDES = [page for page in PAGES if _PYTHON_BLOCK.search(page.read_text()) and page_name(page) not in {*ELSEWHERE, "README.md"}]
+
+
+@pytest.mark.xdist_group("torch")  # most pages show torch beside NumPy
+@pytest.mark.parametrize("page", GUIDES, ids=page_name)
+def test_examples_of_a_page_run(page: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code = "\n".join(_PYTHON_BLOCK.findall(page.read_text()))
+
+    def run() -> None:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of the libraries that a page shows
+            exec(compile(code, page_name(page), "exec"), {"__name__": "page"})
+
+    contextvars.copy_context().run(run)  # a backend that a page chooses stays there
+    assert capsys.readouterr().out.splitlines() == printed(code)
 
 
 def test_demo_runs() -> None:

@@ -507,6 +507,7 @@ PLAIN: list[tuple[str, Function, Any]] = [
             (np.stack([x, x * 2]) * np.vstack([x, x]).reshape(2, 3, 4)).sum()
             + np.hstack([x, x])[0, 5]
             + np.concatenate([x[0], [1.0]]).sum()
+            + np.concatenate([x[0], x[1]], dtype="complex128").dtype.itemsize * x[0, 0]
         ),
         A,
     ),
@@ -525,7 +526,11 @@ PLAIN: list[tuple[str, Function, Any]] = [
     (
         "einsum",
         lambda x: (
-            np.einsum("ij,kj->ik", x, x).sum() + np.tensordot(x, x, 2) + np.inner(x, x).sum() + np.vdot(x, x) + np.dot(x[0], x[1])
+            np.einsum("ij,kj->ik", x, x).sum()
+            + np.tensordot(x, x, (1, 1))[0, 1]
+            + np.inner(x, x).sum()
+            + np.vdot(x, x)
+            + np.dot(x[0], x[1])
         ),
         A,
     ),

@@ -565,7 +565,7 @@ def test_twenty_threads_on_all_frameworks() -> None:
 
 
 def test_fit_again_compiles_nothing_until_something_changes(backend: str) -> None:
-    traced, scale = [], 1.0
+    traced, scale = [], tl.ones(())  # an array that the loss closes over is a constant, too
 
     def loss(outputs: Any, targets: Any) -> Any:
         traced.append(1)

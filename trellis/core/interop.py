@@ -193,34 +193,34 @@ def array_ufunc(ufunc: Any, method: str, inputs: tuple[Any, ...], kwargs: Mappin
     return call(op, *inputs)
 
 
-_REDUCTIONS = {"add": "sum", "multiply": "prod", "maximum": "max", "minimum": "min", "logical_and": "all", "logical_or": "any"}
-_RUNNING = {"add": "cumulative_sum", "multiply": "cumulative_prod"}
+# Method of ufuncs -> ufunc -> the function of NumPy that does the same.
+UFUNC_METHODS: dict[str, dict[str, Any]] = {
+    "accumulate": {"add": np.cumsum, "multiply": np.cumprod},
+    "reduce": {
+        "add": np.sum, "logical_and": np.all, "logical_or": np.any, "maximum": np.max, "minimum": np.min, "multiply": np.prod,
+    },
+}  # fmt: skip
 _UPDATES = {"add": "add", "multiply": "multiply", "maximum": "max", "minimum": "min"}
 
 
 def _ufunc_method(name: str, method: str, inputs: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
     """np.add.reduce, accumulate, outer and at, where we have the op."""
-    x, given = inputs[0], {"axis": 0, **kwargs}
-    table = {"reduce": _REDUCTIONS, "accumulate": _RUNNING, "at": _UPDATES, "outer": UFUNCS}.get(method, {})
-    allowed = {"reduce": ("axis", "dtype", "keepdims"), "accumulate": ("axis", "dtype")}.get(method, ("axis",))
-    if name not in table or not given.keys() <= {*allowed} or not isinstance(x, Interoperable):
+    x, is_function = inputs[0], method in UFUNC_METHODS
+    table = UFUNC_METHODS[method] if is_function else {"at": _UPDATES, "outer": UFUNCS}.get(method, {})
+    allowed = {"axis", "dtype", "keepdims"} if is_function else set()
+    if name not in table or not kwargs.keys() <= allowed or not isinstance(x, Interoperable):
         raise TypeError(
             f"np.{name}.{method}({', '.join(kwargs)}) does not work on a tl.Array; use trellis, or np.asarray(x) first"
         )
-    op, axis = table[name], given["axis"]
-    dtype = given.get("dtype")
-    x = x if dtype is None else call("astype", x, dtype=as_dtype(dtype), copy=True, device=None)
-    if method == "at":
-        spec, indices = canonical_key(x, inputs[1])
-        value = beside(x, inputs[2]) if type(inputs[2]) in HOST_DATA else inputs[2]
-        x[...] = call("index_update", x, value, *indices, key=spec, mode=op)  # type: ignore[index]
-        return None
+    if is_function:
+        return numpy_function(table[name], (x,), {"axis": 0, **kwargs})
     if method == "outer":
-        return call(op, call("reshape", x, shape=(*x.shape, *(1,) * np.ndim(inputs[1])), copy=None), inputs[1])  # type: ignore[attr-defined]
-    if method == "accumulate":
-        return call(op, x, axis=axis, dtype=None, include_initial=False)
-    typed = {"dtype": None} if op in ("sum", "prod") else {}
-    return call(op, x, axis=axis, keepdims=bool(given.get("keepdims")), **typed)
+        shape = (*x.shape, *(1,) * np.ndim(inputs[1]))  # type: ignore[attr-defined]
+        return call(table[name], call("reshape", x, shape=shape, copy=None), inputs[1])
+    spec, indices = canonical_key(x, inputs[1])
+    value = beside(x, inputs[2]) if type(inputs[2]) in HOST_DATA else inputs[2]
+    x[...] = call("index_update", x, value, *indices, key=spec, mode=table[name])  # type: ignore[index]
+    return None
 
 
 def numpy_function(function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:

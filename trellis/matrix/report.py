@@ -169,15 +169,12 @@ def index_page(run: Run) -> str:
 
 
 def into_readme(path: Path, run: Run, output: Path) -> None:
-    """Put totals and tables between the two marks of a page."""
+    """Put the totals between the two marks of a page, and a link to the tables."""
     text = path.read_text(encoding="utf-8")
     if text.count(MARKS[0]) != 1 or text.count(MARKS[1]) != 1:
         raise ValueError(f"{path}: the tables go between the lines {MARKS[0]} and {MARKS[1]}, once each")
     folder = output.resolve().relative_to(path.parent.resolve()).as_posix() + "/"
-    parts = [badge_line(run, folder), summary(run), totals_table(run)]
-    for number, (table, (done, total, _)) in enumerate(((t, totals(run)[f"table {t}"]) for t in run.tables), 1):
-        head = f"<details><summary>Table {number}: {plain(table)}, {done} of {total} green</summary>"
-        parts += [head, markdown_table(run, table, folder), "</details>"]
+    parts = [badge_line(run, folder), summary(run), totals_table(run), f"[All cells, with their evidence]({folder}README.md)"]
     before, rest = text.split(MARKS[0])
     after = rest.split(MARKS[1])[1]
     body = "\n\n".join(part.rstrip() for part in parts)

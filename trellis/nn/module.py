@@ -267,7 +267,7 @@ class Module(metaclass=Construction):
 
     def set_state(self, state: Any) -> None:
         """Take over what `state()` gave, of a Module of the same structure."""
-        state = Container(state)
+        state = {"v": {}, "buffers": {}, "random": {}} | dict(Container(state))  # a file keeps no empty Container
         building.assign_arrays(self, state["v"])
         building.assign_arrays(self, state["buffers"], buffers=True)
         navigation.set_random_state(self, state["random"])

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from trellis.core.dispatch import call, find, interpreters
 from trellis.core.hints import hooks
 from trellis.core.typing import AnyArray, Axis, DTypeLike
-from trellis.ops.arguments import axes as as_axes, choice, integer, one_axis, optional_dtype
+from trellis.ops.arguments import axes as as_axes, axis_tuple, choice, integer, one_axis, optional_dtype
 
 __all__ = [
     "cholesky", "cholesky_solve", "cross", "det", "diagonal", "eig", "eigh", "eigvals", "eigvalsh", "expm", "inv", "logm",
@@ -82,7 +82,7 @@ def tensordot(x1: AnyArray, x2: AnyArray, /, axes: int | tuple[Sequence[int], Se
         if axes < 0:
             raise ValueError(f"tensordot: axes={axes} is negative; it must be 0 or more")
         return call("tensordot", x1, x2, axes=axes)
-    first, second = (tuple(integer("tensordot", "axes", a) for a in side) for side in axes)
+    first, second = (axis_tuple("tensordot", side, "axes") for side in axes)
     if len(first) != len(second):
         raise ValueError(f"tensordot: axes={axes!r} names {len(first)} axes of x1 and {len(second)} of x2; give as many of both")
     return call("tensordot", x1, x2, axes=(first, second))

@@ -242,10 +242,12 @@ def quantile(x: AnyArray, /, q: Operand, axis: Axis = None, *, keepdims: bool = 
     >>> tl.quantile(tl.asarray([0.0, 1.0, 2.0]), tl.asarray([0.25, 0.5]))
     Array([0.5, 1. ], dtype=float32, backend='numpy', device='cpu')
     """
-    method = choice("quantile", "method", method, _METHODS)
-    return call(
-        "quantile", x, beside(x, q) if type(q) in HOST_DATA else q, axis=axes("quantile", axis), keepdims=keepdims, method=method
-    )
+    return _quantile("quantile", x, q, axis, keepdims, method)
+
+
+def _quantile(op: str, x: AnyArray, q: Operand, axis: Axis, keepdims: bool, method: str) -> AnyArray:
+    q, method = beside(x, q) if type(q) in HOST_DATA else q, choice(op, "method", method, _METHODS)
+    return call(op, x, q, axis=axes(op, axis), keepdims=keepdims, method=method)
 
 
 def percentile(x: AnyArray, /, q: Operand, axis: Axis = None, *, keepdims: bool = False, method: str = "linear") -> AnyArray:
@@ -255,15 +257,7 @@ def percentile(x: AnyArray, /, q: Operand, axis: Axis = None, *, keepdims: bool 
     >>> tl.percentile(tl.asarray([0.0, 1.0, 2.0]), 75.0)
     Array(1.5, dtype=float32, backend='numpy', device='cpu')
     """
-    method = choice("percentile", "method", method, _METHODS)
-    return call(
-        "percentile",
-        x,
-        beside(x, q) if type(q) in HOST_DATA else q,
-        axis=axes("percentile", axis),
-        keepdims=keepdims,
-        method=method,
-    )
+    return _quantile("percentile", x, q, axis, keepdims, method)
 
 
 def nansum(x: AnyArray, /, axis: Axis = None, dtype: DTypeLike = None, *, keepdims: bool = False) -> AnyArray:
@@ -359,15 +353,7 @@ def nanquantile(x: AnyArray, /, q: Operand, axis: Axis = None, *, keepdims: bool
     >>> tl.nanquantile(tl.asarray([0.0, tl.nan, 2.0]), 0.25)
     Array(0.5, dtype=float32, backend='numpy', device='cpu')
     """
-    method = choice("nanquantile", "method", method, _METHODS)
-    return call(
-        "nanquantile",
-        x,
-        beside(x, q) if type(q) in HOST_DATA else q,
-        axis=axes("nanquantile", axis),
-        keepdims=keepdims,
-        method=method,
-    )
+    return _quantile("nanquantile", x, q, axis, keepdims, method)
 
 
 def cov(x: AnyArray, /, *, correction: float = 1, weights: AnyArray | None = None) -> AnyArray:

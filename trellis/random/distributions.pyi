@@ -8,20 +8,12 @@ from trellis.core.typing import AnyArray, ArrayT, Axis, DeviceLike, DTypeLike, H
 import math
 from collections.abc import Callable
 from typing import Any
+from trellis import ops as tl
 from trellis.core import dtypes
 from trellis.core.array import Array
 from trellis.core.dtypes import DType, float32
 from trellis.core.typing import AnyArray, DeviceLike, DTypeLike, Like, Operand, SeedLike, Shape
 from trellis.ops.arguments import check_axis, one_axis
-from trellis.ops.conversion import astype, stop_gradient
-from trellis.ops.creation import ones_like
-from trellis.ops.elementwise import abs, clip, exp, floor, log, log1p, maximum, minimum, sqrt
-from trellis.ops.indexing import take_along_axis
-from trellis.ops.manipulation import squeeze
-from trellis.ops.products import softmax
-from trellis.ops.reduction import all as all_, any as any_, cumulative_sum, max as max_, min as min_
-from trellis.ops.searching import argmax, where
-from trellis.ops.special import erfc, expit, gammaln
 from trellis.random.samplers import check_order
 from trellis.random.sources import Draw, Size, computing, fine_unit, inside, is_number, normal_quantile
 __all__ = ['beta', 'dirichlet', 'exponential', 'gamma', 'gumbel_softmax', 'poisson', 'truncated_normal']
@@ -84,7 +76,7 @@ def gumbel_softmax(logits: ArrayT, /, *, tau: float=1.0, hard: bool=False, axis:
 def _one_hot_largest(x: Array, axis: int) -> Array: ...
 def _first_accepted(shape: Size, rounds: int, propose: Callable[[Size, int], tuple[Array, Array]], concrete: bool) -> Array: ...
 _GAMMA_ROUNDS: Any
-def _gamma_parts(draw: Draw, shape: Size, alpha: Array, grid: DType, stream: int=0) -> tuple[Array, Array]: ...
+def _gamma_parts(draw: Draw, name: str, wanted: DType, stream: int=0, event: Size=()) -> tuple[Array, Array]: ...
 _POISSON_SMALL: Any
 _POISSON_LIMIT: Any
 _POISSON_ROUNDS: Any

@@ -12,17 +12,12 @@ from typing import Any
 
 import numpy as np
 
+from trellis import ops as tl
 from trellis.core import dtypes, tree
 from trellis.core.array import Array
 from trellis.core.dtypes import DType, bfloat16, float16, float32, float64
 from trellis.core.typing import AnyArray, DeviceLike, DTypeLike, Like, Nest, Operand, SeedLike, Shape
 from trellis.ops.arguments import check_axis, integer, one_axis, shape as shape_argument
-from trellis.ops.conversion import astype
-from trellis.ops.elementwise import floor, log1p
-from trellis.ops.indexing import take, take_along_axis
-from trellis.ops.manipulation import reshape
-from trellis.ops.reduction import any as any_, count_nonzero, cumulative_sum, max as max_, min as min_, sum as sum_
-from trellis.ops.searching import argsort, searchsorted, top_k, where
 from trellis.random.keys import make_key
 from trellis.random.sources import Draw, Size, below, between, computing, fine_unit, is_concrete, is_number, pair
 from trellis.random.state import next_key
@@ -49,7 +44,7 @@ def random_uniform(
         return draw.finish(unit)
     check_order(draw)
     first, last = draw.parameter("low", wanted), draw.parameter("high", wanted)
-    if is_concrete(first, last) and first.size and last.size and max_(last - first).item() == math.inf:
+    if is_concrete(first, last) and first.size and last.size and tl.max(last - first).item() == math.inf:
         raise ValueError(f"random_uniform: high - low is not finite in {wanted}; bring the bounds closer, or use a wider dtype")
     return draw.finish(between(unit, first, last, wanted))
 
@@ -61,7 +56,7 @@ def check_order(draw: Draw, first: str = "low", last: str = "high", *, empty: bo
         wrong, shown = low > high or (not empty and low == high), f"{first}={low!r}, {last}={high!r}"
     else:
         known = is_concrete(low, high)
-        wrong, shown = known and bool(any_(low > high if empty else low >= high)), f"{first} and {last} are arrays"
+        wrong, shown = known and bool(tl.any(low > high if empty else low >= high)), f"{first} and {last} are arrays"
     if wrong:
         raise ValueError(f"{draw.op}: {shown}; {first} must {'not be above' if empty else 'be below'} {last}")
 
@@ -118,14 +113,14 @@ def randint(
 
 def _as_words(x: Array, word: DType) -> Array:
     """Integers as unsigned words with the same bits."""
-    return astype(x if x.dtype.bits == word.bits else astype(x, dtypes.int32, copy=False), word, copy=False)
+    return tl.astype(x if x.dtype.bits == word.bits else tl.astype(x, dtypes.int32, copy=False), word, copy=False)
 
 
 def _signed(x: Array, dtype: DType) -> Array:
     """Words back to `dtype`, wrapping."""
     if dtype.kind == "i" and dtype.bits < 32:
-        x = astype(x, dtypes.int32)
-    return astype(x, dtype, copy=False)
+        x = tl.astype(x, dtypes.int32)
+    return tl.astype(x, dtype, copy=False)
 
 
 def _number_range(draw: Draw, low: int, span: int, dtype: DType) -> Array:
@@ -137,7 +132,7 @@ def _number_range(draw: Draw, low: int, span: int, dtype: DType) -> Array:
     else:
         value = below(source, size, draw.constant(span, dtypes.uint32 if span < 2**32 else dtypes.uint64))
     word = dtypes.uint64 if dtype.bits == 64 else dtypes.uint32
-    return _signed(astype(value, word, copy=False) + draw.constant(low % 2**word.bits, word), dtype)
+    return _signed(tl.astype(value, word, copy=False) + draw.constant(low % 2**word.bits, word), dtype)
 
 
 def bernoulli(
@@ -205,8 +200,8 @@ def _check_probs(draw: Draw) -> None:
     probs = draw.values["probs"]
     if not is_concrete(probs) or not probs.size:
         return
-    total = sum_(astype(probs, draw.wide), axis=-1)
-    furthest = max((max_(total).item(), min_(total).item()), key=lambda end: abs(end - 1.0) if end == end else math.inf)
+    total = tl.sum(tl.astype(probs, draw.wide), axis=-1)
+    furthest = max((tl.max(total).item(), tl.min(total).item()), key=lambda end: abs(end - 1.0) if end == end else math.inf)
     if not abs(furthest - 1.0) <= _TOLERANCE.get(probs.dtype, 1e-6):
         raise ValueError(f"{draw.op}: probs sums to {furthest:.6g} along its last axis, not to 1; divide by the sum")
 
@@ -219,32 +214,32 @@ def _classes(draw: Draw, population: int, rows: Size, count: int, replace: bool)
             return below(draw.source, (*rows, count), draw.constant(population, dtypes.uint32))
         return _by_weight(draw, probs, population, rows, count)
     if probs is None:
-        return argsort(draw.source.words((*rows, population)), axis=-1)[..., :count]
+        return tl.argsort(draw.source.words((*rows, population)), axis=-1)[..., :count]
     if is_concrete(probs) and probs.size:
-        possible = min_(count_nonzero(probs, axis=-1)).item()
+        possible = tl.min(tl.count_nonzero(probs, axis=-1)).item()
         if possible < count:
             raise ValueError(f"{draw.op}: {count} samples without replacement, but only {possible} probabilities are not zero")
     # the classes whose exponential clocks, which run at the rates of the probabilities, ring first
-    clock = -log1p(-fine_unit(draw.source, (*rows, population), draw.wide, 0))
-    rate = astype(probs, draw.wide)
-    return top_k(where(rate > 0.0, clock / where(rate > 0.0, rate, 1.0), math.inf), count, largest=False).indices
+    clock = -tl.log1p(-fine_unit(draw.source, (*rows, population), draw.wide, 0))
+    rate = tl.astype(probs, draw.wide)
+    return tl.top_k(tl.where(rate > 0.0, clock / tl.where(rate > 0.0, rate, 1.0), math.inf), count, largest=False).indices
 
 
 def _by_weight(draw: Draw, probs: Array, population: int, rows: Size, count: int) -> Array:
     """The class in which a number below the sum of the weights lies. The weights are integers, so their sums are exact."""
     exact = draw.wide is float64
     scale, word, index = (2.0**52, dtypes.uint64, dtypes.int64) if exact else (2.0**30, dtypes.uint32, dtypes.int32)
-    ends = cumulative_sum(astype(floor(astype(probs, draw.wide) * scale), index), axis=-1, dtype=index)
-    drawn = astype(below(draw.source, (*rows, count), astype(ends[..., -1:], word)), index)
+    ends = tl.cumulative_sum(tl.astype(tl.floor(tl.astype(probs, draw.wide) * scale), index), axis=-1, dtype=index)
+    drawn = tl.astype(below(draw.source, (*rows, count), tl.astype(ends[..., -1:], word)), index)
     if ends.ndim == 1:
-        return searchsorted(ends, drawn, side="right")
+        return tl.searchsorted(ends, drawn, side="right")
     # a binary search in each row: how many ends are not above the number
     passed = drawn * 0
     for step in (1 << k for k in reversed(range(population.bit_length()))):
         further = passed + step
         inside = further <= population
-        place = where(inside, further, 1) - 1
-        passed = where(inside & (take_along_axis(ends, place, axis=-1) <= drawn), further, passed)
+        place = tl.where(inside, further, 1) - 1
+        passed = tl.where(inside & (tl.take_along_axis(ends, place, axis=-1) <= drawn), further, passed)
     return passed
 
 
@@ -254,12 +249,12 @@ _ONE_ROUND = 1625  # the 32-bit sort keys of this many elements are all differen
 
 def permuted(draw: Draw, size: Any) -> Array:
     """The numbers below `size`, sorted by random words; many are sorted twice, so that equal words do no harm."""
-    order = argsort(draw.source.words((size,)))
+    order = tl.argsort(draw.source.words((size,)))
     if isinstance(size, int):
-        return order if size <= _ONE_ROUND else take(order, argsort(draw.source.words((size,), 1)), axis=0)
+        return order if size <= _ONE_ROUND else tl.take(order, tl.argsort(draw.source.words((size,), 1)), axis=0)
     # the size is known when the function runs: sorting by equal words leaves the order
-    again = where(Array(size) <= _ONE_ROUND, 0, astype(draw.source.words((size,), 1), dtypes.int64))
-    return take(order, argsort(again), axis=0)
+    again = tl.where(Array(size) <= _ONE_ROUND, 0, tl.astype(draw.source.words((size,), 1), dtypes.int64))
+    return tl.take(order, tl.argsort(again), axis=0)
 
 
 def shuffle(x: Nest, axis: int = 0, /, *, seed: SeedLike = None) -> Nest:
@@ -286,7 +281,7 @@ def shuffle(x: Nest, axis: int = 0, /, *, seed: SeedLike = None) -> Nest:
     size = value.shape[axis]
     if size is None:
         size = draw.interpreter.dynamic_shape(value._data, event=0)[axis]
-    return draw.finish(take(value, permuted(draw, size), axis=axis))
+    return draw.finish(tl.take(value, permuted(draw, size), axis=axis))
 
 
 def permutation(
@@ -340,10 +335,10 @@ def choice(
         index = permuted(draw, size)[: math.prod(wanted)]
     else:
         index = _classes(draw, size, (), math.prod(wanted), replace)
-    index = astype(index, draw.interpreter.default_int(), copy=False)
+    index = tl.astype(index, draw.interpreter.default_int(), copy=False)
     if value is None:
-        return draw.finish(reshape(index, wanted))
-    return draw.finish(reshape(take(value, index, axis=axis), (*value.shape[:axis], *wanted, *value.shape[axis + 1 :])))
+        return draw.finish(tl.reshape(index, wanted))
+    return draw.finish(tl.reshape(tl.take(value, index, axis=axis), (*value.shape[:axis], *wanted, *value.shape[axis + 1 :])))
 
 
 def _check_choice(draw: Draw, size: Any, count: int, replace: bool) -> None:

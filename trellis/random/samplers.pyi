@@ -9,17 +9,12 @@ import math
 from collections.abc import Mapping
 from typing import Any
 import numpy as np
+from trellis import ops as tl
 from trellis.core import dtypes, tree
 from trellis.core.array import Array
 from trellis.core.dtypes import DType, bfloat16, float16, float32, float64
 from trellis.core.typing import AnyArray, DeviceLike, DTypeLike, Like, Nest, Operand, SeedLike, Shape
 from trellis.ops.arguments import check_axis, integer, one_axis, shape as shape_argument
-from trellis.ops.conversion import astype
-from trellis.ops.elementwise import floor, log1p
-from trellis.ops.indexing import take, take_along_axis
-from trellis.ops.manipulation import reshape
-from trellis.ops.reduction import any as any_, count_nonzero, cumulative_sum, max as max_, min as min_, sum as sum_
-from trellis.ops.searching import argsort, searchsorted, top_k, where
 from trellis.random.keys import make_key
 from trellis.random.sources import Draw, Size, below, between, computing, fine_unit, is_concrete, is_number, pair
 from trellis.random.state import next_key

@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from trellis import ops as tl
 from trellis.core import dispatch, dtypes
 from trellis.core.array import Array
 from trellis.core.dispatch import SCALARS, drawing, find_all, interpreters, load, target
@@ -25,11 +26,7 @@ from trellis.core.leaves import unwrap
 from trellis.core.moving import framework_of
 from trellis.core.typing import DeviceLike, DTypeLike, Like, Operand, SeedLike, Shape
 from trellis.ops import arguments
-from trellis.ops.conversion import asarray, astype, placed
-from trellis.ops.elementwise import abs, log, maximum, minimum, sqrt
-from trellis.ops.manipulation import concat, reshape
-from trellis.ops.reduction import any as any_, max as max_, min as min_
-from trellis.ops.searching import where
+from trellis.ops.conversion import placed
 from trellis.ops.shapes import broadcasts
 from trellis.random.keys import STREAM, Key, derived, holder, one_key
 from trellis.random.state import generator as own_generator, next_key
@@ -61,7 +58,7 @@ class Seeded:
         unit = self.unit(shape, grid, stream, offset)
 
         def finish(part: Array) -> Array:
-            return astype(normal_quantile(inside(part, grid), tails=False), dtype, copy=False)
+            return tl.astype(normal_quantile(inside(part, grid), tails=False), dtype, copy=False)
 
         if (
             not (self._ops.changes_in_place and type(self._words) is tuple)
@@ -72,7 +69,7 @@ class Seeded:
             return finish(unit)
         # Such frameworks run op by op: in blocks the steps of the formula stay in the cache.
         flat = unit._data.reshape(-1)
-        return reshape(concat([finish(Array(flat[i : i + _BLOCK])) for i in range(0, flat.shape[0], _BLOCK)]), shape)
+        return tl.reshape(tl.concat([finish(Array(flat[i : i + _BLOCK])) for i in range(0, flat.shape[0], _BLOCK)]), shape)
 
 
 class Unseeded:
@@ -212,7 +209,7 @@ class Draw:
 
     def constant(self, value: Any, dtype: DType) -> Any:
         if not is_number(value):
-            return astype(value, dtype, copy=False)
+            return tl.astype(value, dtype, copy=False)
         return Array(self.interpreter.full(shape=(), fill_value=value, dtype=dtype, device=self.device))
 
     def require(self, name: str, wrong: Callable[[Any], Any], expected: str, *, worst: str = "min") -> None:
@@ -221,8 +218,8 @@ class Draw:
         if is_number(value):
             if wrong(value):
                 raise ValueError(f"{self.op}: {name}={value!r}; {expected}")
-        elif is_concrete(value) and value.size and bool(any_(wrong(value))):
-            extreme = (min_ if worst == "min" else max_)(value).item()
+        elif is_concrete(value) and value.size and bool(tl.any(wrong(value))):
+            extreme = (tl.min if worst == "min" else tl.max)(value).item()
             raise ValueError(f"{self.op}: {name} holds {extreme!r}; {expected}")
 
     def is_concrete(self, *values: Any) -> bool:
@@ -233,7 +230,7 @@ class Draw:
     def finish(self, result: Array, dtype: DType | None = None) -> Any:
         """The result in `dtype`; native if all arrays among the parameters are, and free if nothing says where it belongs."""
         if dtype is not None:
-            result = astype(result, dtype, copy=False)
+            result = tl.astype(result, dtype, copy=False)
         return self.kind(result._data)
 
 
@@ -241,7 +238,7 @@ def _number_or_array(value: Any) -> Any:
     if isinstance(value, np.generic):
         return value.item()  # a NumPy scalar is a Python number here
     if isinstance(value, (list, tuple)):
-        return asarray(value)
+        return tl.asarray(value)
     interpreters[type(value)]  # an unknown type says so
     return value
 
@@ -273,13 +270,13 @@ def inside(u: Array, dtype: DType) -> Array:
 
     `maximum` changes nothing, but keeps XLA from adding up the constants before and after it, which would round.
     """
-    return maximum(u, 0.0) + (2.0**-53 if dtype is float64 else 2.0**-24)
+    return tl.maximum(u, 0.0) + (2.0**-53 if dtype is float64 else 2.0**-24)
 
 
 def fine_unit(source: Any, shape: Size, wide: DType, stream: int) -> Array:
     """Uniform in (0, 1) with 46 bits, of which float32 keeps those that it can: close to 0 it is as fine as float64."""
-    coarse, rest = (astype(source.unit(shape, float32, stream + i), wide, copy=False) for i in (0, 1))
-    return minimum(coarse + (rest + 2.0**-24) * 2.0**-23, 1.0 - (2.0**-24 if wide is float32 else 2.0**-53))
+    coarse, rest = (tl.astype(source.unit(shape, float32, stream + i), wide, copy=False) for i in (0, 1))
+    return tl.minimum(coarse + (rest + 2.0**-24) * 2.0**-23, 1.0 - (2.0**-24 if wide is float32 else 2.0**-53))
 
 
 def between(u: Array, low: Array, high: Array, dtype: DType) -> Array:
@@ -287,9 +284,9 @@ def between(u: Array, low: Array, high: Array, dtype: DType) -> Array:
 
     The product goes through `maximum`, which changes nothing: XLA would fuse it with the sum and round once instead of twice.
     """
-    u, start, stop = (astype(x, computing(dtype), copy=False) for x in (u, low, high))
-    spread = astype(start + maximum(u * (stop - start), 0.0), dtype, copy=False)
-    return where(spread >= high, low, spread)
+    u, start, stop = (tl.astype(x, computing(dtype), copy=False) for x in (u, low, high))
+    spread = tl.astype(start + tl.maximum(u * (stop - start), 0.0), dtype, copy=False)
+    return tl.where(spread >= high, low, spread)
 
 
 # ---- normals: Wichura's AS 241, whose central part needs no logarithm ---------------------------------------------------------
@@ -329,11 +326,11 @@ def normal_quantile(p: Array, *, tails: bool = True) -> Array:
     centre, middle, tail = _DOUBLE if p.dtype is float64 else _SINGLE
     q = p - 0.5
     near = q * _ratio(centre, 0.180625 - q * q)
-    r = sqrt(-log(minimum(p, 1.0 - p)))
+    r = tl.sqrt(-tl.log(tl.minimum(p, 1.0 - p)))
     far = _ratio(middle, r - 1.6)
     if tails or p.dtype is float64:
-        far = where(r <= 5.0, far, _ratio(tail, r - 5.0))
-    return where(abs(q) <= 0.425, near, where(q < 0.0, -far, far))
+        far = tl.where(r <= 5.0, far, _ratio(tail, r - 5.0))
+    return tl.where(tl.abs(q) <= 0.425, near, tl.where(q < 0.0, -far, far))
 
 
 def _ratio(part: tuple[Sequence[Any], Sequence[Any]], x: Array) -> Array:
@@ -356,7 +353,7 @@ def _scaled(high: Array, low: Array, span: Array, half: int) -> Array:
     """floor(span * (high, low) / 2**(4 * half)): a number below `span`, for a uniform fraction of two words."""
     top, rest = _product(high, span, half)
     total = rest + _product(low, span, half)[0]
-    return top + astype(total < rest, span.dtype, copy=False)
+    return top + tl.astype(total < rest, span.dtype, copy=False)
 
 
 def below(source: Any, shape: Size, span: Array, stream: int = 0) -> Array:
@@ -369,8 +366,8 @@ def below(source: Any, shape: Size, span: Array, stream: int = 0) -> Array:
         return _scaled(high, low, span, 16)
     first = pair(high, low)
     second = pair(source.words(shape, stream + 2), source.words(shape, stream + 3))
-    return _scaled(first, where(span >> 32 > 0, second, second & 0), span, 32)
+    return _scaled(first, tl.where(span >> 32 > 0, second, second & 0), span, 32)
 
 
 def pair(high: Array, low: Array) -> Array:
-    return (astype(high, dtypes.uint64) << 32) | astype(low, dtypes.uint64)
+    return (tl.astype(high, dtypes.uint64) << 32) | tl.astype(low, dtypes.uint64)

@@ -72,10 +72,9 @@ class Steps:
     @classmethod
     def kept(cls, model: Module, loss: Any, optimizer: Any, metrics: Any, place: Place, *rest: Any) -> Steps:
         """The steps of the last `fit` by this optimizer if all is as it was, else new ones: nothing is compiled again."""
-        layers = [(path, name, x) for path, one, _ in modules(model) for name, x in tree.leaves_with_paths(dict(vars(one)))]
-        layers += [(*at, x) for at, x in _read_by((loss, metrics))]
-        plain = bool, int, float, str
-        settings = [(*at, x if type(x) in plain else (id(x), x)) for *at, x in layers if not isinstance(x, Array)]
+        parts = [(path, name, x) for path, one, _ in modules(model) for name, x in tree.leaves_with_paths(dict(vars(one)))]
+        outside = [part for part in parts if not isinstance(part[-1], Array)] + _read_by((loss, metrics))
+        settings = [(*at, x if type(x) in (bool, int, float, str) else (id(x), x)) for *at, x in outside]
         about = [cls, model, loss, optimizer, metrics, rest, place.backend.name, place.device, place.dtype, settings]
         known = getattr(inner(optimizer), "_compiled", {})  # emptied when an option of the optimizer changes
         if known.get("fit", (None,))[0] != about:
@@ -202,14 +201,12 @@ class Steps:
 
 def _read_by(functions: Any) -> list[Any]:
     """What the functions of a nest read from outside, by name: constants of a compiled step."""
-    found, waiting, seen = [], tree.leaves(functions), set()
-    while waiting:
-        one = waiting.pop()
-        if inspect.isfunction(one) and one not in seen and not one.__module__.startswith("trellis."):
-            seen.add(one)
+    found, waiting = [], tree.leaves(functions)
+    for one in waiting:  # which grows by the functions that are found
+        if inspect.isfunction(one) and not one.__module__.startswith("trellis."):
             outside = inspect.getclosurevars(one)
-            found += [((one.__qualname__, name), x) for name, x in {**outside.globals, **outside.nonlocals}.items()]
-            waiting += [x for _, x in found]
+            found += [(one.__qualname__, name, x) for name, x in {**outside.globals, **outside.nonlocals}.items()]
+            waiting += [x for *_, x in found if not any(x is other for other in waiting)]
     return found
 
 

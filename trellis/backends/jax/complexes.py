@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 from jax import lax
 
 from trellis.backends.elementwise import Kernel
 from trellis.backends.jax.host import compiled
+from trellis.backends.jax.operands import with_rules
 
 _INF, _NAN = float("inf"), float("nan")
 
@@ -49,14 +49,8 @@ def _infinite_logarithm(a: Any, b: Any) -> Any:
     return (jnp.isinf(a) & jnp.isnan(b)) | (jnp.isnan(a) & jnp.isinf(b)), _INF, _NAN
 
 
-@jax.custom_jvp
-def _native_acosh(z: Any) -> Any:
-    """JAX's derivative is that of another branch where the real part is negative: sqrt(z - 1) sqrt(z + 1), not sqrt(z**2 - 1)."""
-    return jnp.acosh(z)
-
-
-_native_acosh.defjvps(lambda change, _, z: change / (jnp.sqrt(z - 1) * jnp.sqrt(z + 1)))  # type: ignore[attr-defined]
-
+# JAX's derivative is that of another branch where the real part is negative: sqrt(z - 1) sqrt(z + 1), not sqrt(z**2 - 1).
+_native_acosh = with_rules(jnp.acosh, lambda t, y, z: t / (jnp.sqrt(z - 1) * jnp.sqrt(z + 1)))
 _asinh = _corrected(jnp.asinh, lambda a, b: (jnp.isnan(a) & (b == 0), _NAN, b))
 _atanh = _corrected(
     jnp.atanh,

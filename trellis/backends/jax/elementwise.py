@@ -14,7 +14,7 @@ from trellis.backends.elementwise import Kernel, Kernels, Row, clip_dtype, defau
 from trellis.backends.jax import complexes
 from trellis.backends.jax.host import compiled
 from trellis.backends.jax.meta import NATIVE, default_int, dtype_of, native_dtype
-from trellis.backends.jax.operands import cast, compute_dtype, is_array, item_of, scalar, strong
+from trellis.backends.jax.operands import cast, compute_dtype, differentiated_as, is_array, item_of, scalar, strong, with_rules
 from trellis.core.dtypes import bfloat16, float16
 
 _COMPILED = type(jnp.exp)
@@ -43,55 +43,16 @@ def _remainder(x1: Any, x2: Any) -> Any:
     return jnp.where(native == 0, zero, native)
 
 
-@jax.custom_jvp
-def _abs(x: Any) -> Any:
-    return jnp.abs(x)
-
-
-@jax.custom_jvp
-def _copysign(x1: Any, x2: Any) -> Any:
-    return jnp.copysign(x1, x2)
-
-
-# The derivative at 0 is 0, where JAX's is 1. It is a factor: times an infinite one, as in sqrt(abs(x)), it is NaN.
-@_abs.defjvp  # type: ignore[attr-defined]
-def _abs_forward(primals: Any, tangents: Any) -> tuple[Any, Any]:
-    return _abs(*primals), tangents[0] * jnp.sign(*primals)
-
-
-@_copysign.defjvp  # type: ignore[attr-defined]
-def _copysign_forward(primals: Any, tangents: Any) -> tuple[Any, Any]:
-    x1, x2 = primals
-    return _copysign(x1, x2), tangents[0] * jnp.sign(x1) * jnp.copysign(jnp.ones_like(x2), x2)
+def _over_square(t: Any, x: Any, x1: Any, x2: Any) -> Any:
+    """t * x / (x1^2 + x2^2), and 0 at the origin."""
+    square = x1 * x1 + x2 * x2
+    return t * (x / jnp.where(square == 0, jnp.ones_like(square), square))
 
 
 def _hypot(x1: Any, x2: Any) -> Any:
     """With the derivative 0 at the origin, where JAX's is 0.5."""
     zero = (x1 == 0) & (x2 == 0)
     return jnp.where(zero, 0, jnp.hypot(jnp.where(zero, 1, x1), jnp.where(zero, 1, x2)))
-
-
-@jax.custom_jvp
-def _atan2(x1: Any, x2: Any) -> Any:
-    return jnp.atan2(x1, x2)
-
-
-@_atan2.defjvp  # type: ignore[attr-defined]
-def _atan2_forward(primals: Any, tangents: Any) -> tuple[Any, Any]:
-    """JAX's derivative at the origin is NaN."""
-    (x1, x2), (t1, t2) = primals, tangents
-    square = x1 * x1 + x2 * x2
-    safe = jnp.where(square == 0, jnp.ones_like(square), square)
-    return _atan2(x1, x2), t1 * (x2 / safe) - t2 * (x1 / safe)
-
-
-@jax.custom_jvp
-def _nextafter(x1: Any, x2: Any) -> Any:
-    return jnp.nextafter(x1, x2)
-
-
-# JAX has no derivative of it.
-_nextafter.defjvps(lambda t, y, x1, x2: jnp.broadcast_to(t, y.shape), None)  # type: ignore[attr-defined]
 
 
 def _pow(x1: Any, x2: Any) -> Any:
@@ -120,30 +81,6 @@ def _xlogy(x1: Any, x2: Any) -> Any:
     """JAX's derivatives at 0, 0 are infinite and NaN."""
     undefined = (x1 == 0) & ((x2 <= 0) | (x2 == jnp.inf))
     return x1 * jnp.log(jnp.where(undefined, 1, x2))
-
-
-@jax.custom_jvp
-def _i0(x: Any) -> Any:
-    return jax.scipy.special.i0(x)
-
-
-@jax.custom_jvp
-def _i1(x: Any) -> Any:
-    return jax.scipy.special.i1(x)
-
-
-@_i0.defjvp  # type: ignore[attr-defined]
-def _i0_forward(primals: Any, tangents: Any) -> tuple[Any, Any]:
-    return _i0(*primals), tangents[0] * _i1(*primals)
-
-
-@_i1.defjvp  # type: ignore[attr-defined]
-def _i1_forward(primals: Any, tangents: Any) -> tuple[Any, Any]:
-    """JAX's derivative of i1 at 0 is 0; it is 1/2."""
-    (x,) = primals
-    zero = x == 0
-    slope = jnp.where(zero, 0.5, _i0(x) - _i1(x) / jnp.where(zero, 1, x))
-    return _i1(x), tangents[0] * slope
 
 
 def _sign(x: Any) -> Any:
@@ -182,14 +119,23 @@ def _digamma(x: Any) -> Any:
     return jnp.where(pole, -1 / jnp.where(pole, x, jnp.ones_like(x)), found)
 
 
-@jax.custom_jvp
-def _gammaln(x: Any) -> Any:
-    return jax.scipy.special.gammaln(x)
+def _i1_slope(x: Any) -> Any:
+    zero = x == 0
+    return jnp.where(zero, 0.5, _i0(x) - _i1(x) / jnp.where(zero, 1, x))
 
 
-@_gammaln.defjvp  # type: ignore[attr-defined]
-def _gammaln_forward(primals: Any, tangents: Any) -> tuple[Any, Any]:
-    return _gammaln(*primals), tangents[0] * _digamma(*primals)  # which has the pole at 0
+# The derivative of abs and copysign at 0 is 0, where JAX's is 1. It is a factor: times an infinite one, as in sqrt(abs(x)), it is
+# NaN. JAX's derivative of atan2 at the origin is NaN, that of i1 at 0 is 0 instead of 1/2. That of gammaln lacks the pole at 0.
+# JAX has no derivative of nextafter.
+_abs = with_rules(jnp.abs, lambda t, y, x: t * jnp.sign(x))
+_atan2 = with_rules(
+    jnp.atan2, lambda t, y, x1, x2: _over_square(t, x2, x1, x2), lambda t, y, x1, x2: -_over_square(t, x1, x1, x2)
+)
+_copysign = with_rules(jnp.copysign, lambda t, y, x1, x2: t * jnp.sign(x1) * jnp.copysign(jnp.ones_like(x2), x2), None)
+_gammaln = with_rules(jax.scipy.special.gammaln, lambda t, y, x: t * _digamma(x))
+_i0 = with_rules(jax.scipy.special.i0, lambda t, y, x: t * _i1(x))
+_i1 = with_rules(jax.scipy.special.i1, lambda t, y, x: t * _i1_slope(x))
+_nextafter = with_rules(jnp.nextafter, lambda t, y, x1, x2: jnp.broadcast_to(t, y.shape), None)
 
 
 def _cosh(x: Any) -> Any:
@@ -304,8 +250,7 @@ def _chosen(x: Any, low: Any, high: Any) -> Any:
     return x if high is None else jnp.where((x <= high) | (x != x), x, high)
 
 
-_clip = jax.custom_jvp(lambda x, low, high: jnp.clip(x, low, high))
-_clip.defjvp(lambda primals, tangents: jax.jvp(_chosen, primals, tangents))
+_clip = differentiated_as(lambda x, low, high: jnp.clip(x, low, high), _chosen)
 _clip = compiled(_clip)
 
 

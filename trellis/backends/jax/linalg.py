@@ -15,7 +15,7 @@ from jax import lax
 from trellis.backends.elementwise import binary
 from trellis.backends.jax.host import compiled
 from trellis.backends.jax.meta import NATIVE
-from trellis.backends.jax.operands import is_concrete, is_half, same_dtype, widened
+from trellis.backends.jax.operands import differentiated_as, is_concrete, is_half, same_dtype, widened
 from trellis.core import errors
 
 __all__ = [
@@ -161,15 +161,8 @@ def eigvals(x: Any) -> Any:
     return _eigvals(widened(x))
 
 
-@jax.custom_jvp
-def _eigvals(x: Any) -> Any:
-    return jnp.linalg.eigvals(x)
-
-
-@_eigvals.defjvp  # type: ignore[attr-defined]
-def _eigvals_forward(primals: Any, tangents: Any) -> tuple[Any, Any]:
-    """JAX's own rule cannot be differentiated again: the eigenvectors in it are those without derivatives."""
-    return jax.jvp(lambda x: eig(x)[0], primals, tangents)
+# JAX's own rule cannot be differentiated again: the eigenvectors in it are those without derivatives.
+_eigvals = differentiated_as(jnp.linalg.eigvals, lambda x: eig(x)[0])
 
 
 def _svd(x: Any, *, full_matrices: bool) -> tuple[Any, Any, Any]:
@@ -180,17 +173,6 @@ def _svd(x: Any, *, full_matrices: bool) -> tuple[Any, Any, Any]:
 svd = _of_matrices(_svd)
 
 
-@jax.custom_jvp
-def _full_svd(x: Any) -> tuple[Any, Any, Any]:
-    return tuple(jnp.linalg.svd(x, True))
-
-
-@_full_svd.defjvp  # type: ignore[attr-defined]
-def _full_svd_forward(primals: Any, tangents: Any) -> Any:
-    """JAX has no derivative of a full set of singular vectors."""
-    return jax.jvp(_completed_svd, primals, tangents)
-
-
 def _completed_svd(x: Any) -> tuple[Any, Any, Any]:
     """The vectors that have singular values, and a basis of what is left, which turns no more than it must."""
     rest = jnp.linalg.svd(lax.stop_gradient(x), True)
@@ -199,6 +181,10 @@ def _completed_svd(x: Any) -> tuple[Any, Any, Any]:
     left = _orthogonal(rest[0][..., rank:], u)
     right = _orthogonal(_adjoint(rest[2][..., rank:, :]), _adjoint(vh))
     return jnp.concatenate([u, left], -1), s, jnp.concatenate([vh, _adjoint(right)], -2)
+
+
+# JAX has no derivative of a full set of singular vectors.
+_full_svd = differentiated_as(lambda x: tuple(jnp.linalg.svd(x, True)), _completed_svd)
 
 
 def _orthogonal(basis: Any, vectors: Any) -> Any:

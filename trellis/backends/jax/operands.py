@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -14,6 +15,20 @@ from trellis.core import dtypes, errors, table
 _NUMBERS = (bool, int, float, complex, np.generic, type(None))  # None is no array: `common_dtype` refuses it
 _FLOAT32 = np.dtype("float32")
 _HALF = frozenset(native_dtype(d) for d in (dtypes.float16, dtypes.bfloat16))
+
+
+def with_rules(function: Callable[..., Any], *rules: Callable[..., Any] | None) -> Callable[..., Any]:
+    """`function` with our derivative: per operand `rule(t, y, *operands)` of its tangent t and the result y, or None for 0."""
+    made = jax.custom_jvp(function)
+    made.defjvps(*rules)
+    return made
+
+
+def differentiated_as(function: Callable[..., Any], other: Callable[..., Any]) -> Callable[..., Any]:
+    """`function` with the derivative of `other`, which has the same values."""
+    made = jax.custom_jvp(function)
+    made.defjvp(lambda primals, tangents: jax.jvp(other, primals, tangents))
+    return made
 
 
 def is_concrete(*arrays: Any) -> bool:

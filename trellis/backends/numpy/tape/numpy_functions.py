@@ -41,7 +41,7 @@ def _dtype(dtype: Any) -> Any:
 
 
 # ---- functions that are an op under other names of its parameters --------------------------------------------------------------
-_OURS = {"ddof": "correction", "rcond": "rtol"}
+_OURS = {"a_max": "max", "a_min": "min", "ddof": "correction", "rcond": "rtol"}
 _WITHOUT_EFFECT = frozenset(("copy", "hermitian", "kind", "order", "out", "overwrite_input", "stable", "subok"))
 _CONVERTED: dict[str, Callable[[Any], Any]] = {  # one of our parameters -> how NumPy's value becomes ours
     "axis": lambda axis: tuple(axis) if isinstance(axis, list) else axis,
@@ -87,21 +87,11 @@ def _reshape(a: Any, /, shape: Any = None, order: str = "C", *, copy: bool | Non
 
 def _inner(a: Any, b: Any) -> Any:
     a, b = _array(a), _array(b)
-    return ops.multiply(a, b) if a.ndim == 0 or b.ndim == 0 else ops.tensordot(a, b, axes=((a.ndim - 1,), (b.ndim - 1,)))
-
-
-def _tensordot(a: Any, b: Any, axes: Any = 2) -> Any:
-    if not isinstance(axes, int):
-        axes = tuple((side,) if isinstance(side, int) else tuple(side) for side in axes)
-    return ops.tensordot(_array(a), _array(b), axes=axes)
+    return ops.multiply(a, b) if a.ndim == 0 or b.ndim == 0 else ops.tensordot(a, b, axes=(-1, -1))
 
 
 def _where(condition: Any, *choices: Any) -> Any:
     return ops.where(_array(condition), *choices) if choices else ops.nonzero(condition)
-
-
-def _clip(a: Any, a_min: Any = None, a_max: Any = None, out: Any = None, *, min: Any = None, max: Any = None) -> Any:
-    return ops.clip(_array(a), a_min if min is None else min, a_max if max is None else max)
 
 
 def _full_like(a: Any, fill_value: Any, *args: Any, **kwargs: Any) -> Any:
@@ -134,7 +124,7 @@ def _norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> 
     return ops.expand_dims(result, tuple(sorted(a % x.ndim for a in axis))) if keepdims else result
 
 
-def _average(a: Any, axis: Any = None, weights: Any = None, returned: bool = False, *, keepdims: Any = False) -> Any:
+def _average(a: Any, axis: Any = None, weights: Any = None, *, keepdims: Any = False) -> Any:
     a = _array(a)
     if weights is None:
         return ops.mean(a, axis=axis, keepdims=bool(keepdims))
@@ -165,10 +155,6 @@ def _einsum(subscripts: Any, *operands: Any, out: Any = None, optimize: Any = Fa
     if not isinstance(subscripts, str):
         raise TypeError("np.einsum on an array being differentiated takes its subscripts as a string")
     return ops.einsum(subscripts, *map(_array, operands))
-
-
-def _pad(array: Any, pad_width: Any, mode: str = "constant", *, constant_values: Any = 0) -> Any:
-    return ops.pad(array, pad_width, mode=mode, constant_values=constant_values)
 
 
 def _trapezoid(y: Any, x: Any = None, dx: float = 1.0, axis: int = -1) -> Any:
@@ -206,12 +192,11 @@ def _asarray(a: Any, dtype: Any = None, *rest: Any, **options: Any) -> Any:
     return _array(a) if dtype is None else ops.astype(_array(a), _dtype(dtype))
 
 
-def _concatenate(arrays: Any, axis: int | None = 0, out: Any = None, *, dtype: Any = None, casting: Any = None) -> Any:
-    return ops.concat([_array(x) for x in arrays], axis=axis)
+def _joined(op: Row) -> Row:
+    def run(arrays: Any, axis: int | None = 0, out: Any = None, *, dtype: Any = None, casting: str = "same_kind") -> Any:
+        return _asarray(op([_array(x) for x in arrays], axis=axis), dtype)
 
-
-def _stack(arrays: Any, axis: int = 0, out: Any = None, *, dtype: Any = None, casting: Any = None) -> Any:
-    return ops.stack([_array(x) for x in arrays], axis=axis)
+    return run
 
 
 def _angle(z: Any, deg: bool = False) -> Any:
@@ -220,18 +205,20 @@ def _angle(z: Any, deg: bool = False) -> Any:
 
 
 # Functions that differ from our op of the same name in nothing but names of parameters, by the number of their arrays.
-_OF_ONE_ARRAY = """all any argmax argmin argsort broadcast_to corrcoef count_nonzero cumprod cumsum diag diff expand_dims
-    flip i0 imag matrix_transpose max mean median min moveaxis nan_to_num nanmax nanmean nanmedian nanmin nanpercentile
-    nanprod nanquantile nanstd nansum nanvar percentile permute_dims prod quantile real roll round sort squeeze std sum
-    swapaxes transpose tril triu unique_values unstack var fft.fft fft.fftn fft.fftshift fft.hfft fft.ifft fft.ifftn
-    fft.ifftshift fft.ihfft fft.irfft fft.irfftn fft.rfft fft.rfftn linalg.cholesky linalg.det linalg.diagonal linalg.eig
-    linalg.eigvals linalg.inv linalg.matrix_norm linalg.matrix_power linalg.matrix_transpose linalg.pinv linalg.qr
+_OF_ONE_ARRAY = """all any argmax argmin argsort bincount broadcast_to clip corrcoef count_nonzero cumprod cumsum diag diff
+    expand_dims flip i0 imag matrix_transpose max mean median min moveaxis nan_to_num nanmax nanmean nanmedian nanmin
+    nanpercentile nanprod nanquantile nanstd nansum nanvar pad percentile permute_dims prod quantile real roll round sort
+    squeeze std sum swapaxes tile transpose tril triu unique_values unstack var fft.fft fft.fftn fft.fftshift fft.hfft fft.ifft
+    fft.ifftn fft.ifftshift fft.ihfft fft.irfft fft.irfftn fft.rfft fft.rfftn linalg.cholesky linalg.det linalg.diagonal
+    linalg.eig linalg.eigvals linalg.inv linalg.matrix_norm linalg.matrix_power linalg.matrix_transpose linalg.pinv linalg.qr
     linalg.slogdet linalg.svdvals linalg.trace linalg.vector_norm"""
-_OF_TWO_ARRAYS = """dot kron take_along_axis linalg.cross linalg.lstsq linalg.matmul linalg.outer linalg.solve linalg.vecdot"""
+_OF_TWO_ARRAYS = """dot kron take_along_axis tensordot linalg.cross linalg.lstsq linalg.matmul linalg.outer linalg.solve
+    linalg.tensordot linalg.vecdot"""
 _OF_NUMPY = "array_split dstack hstack rollaxis split vstack"  # NumPy's own code, which calls functions that are here
 _GRADIENT_FREE = """allclose argwhere array2string array_equal array_repr array_str can_cast digitize empty_like flatnonzero
     isclose iscomplex iscomplexobj isin isreal isrealobj lexsort linalg.matrix_rank may_share_memory min_scalar_type ndim nonzero
     ones_like result_type searchsorted shape shares_memory size zeros_like"""
+_LINSPACE = _adapted("linspace", arrays=0)
 _NANCUMSUM, _NANCUMPROD = _adapted("nancumsum", "cumsum"), _adapted("nancumprod", "cumprod")
 _TABLE: dict[str, Row] = {
     "amax": _adapted("amax", "max"),
@@ -249,28 +236,25 @@ _TABLE: dict[str, Row] = {
     "reshape": _reshape,
     "ravel": lambda a, order="C": _reshape(a, (-1,), order),
     "broadcast_arrays": lambda *arrays, subok=False: ops.broadcast_arrays(*map(_array, arrays)),
-    "concatenate": _concatenate,
-    "concat": _concatenate,
-    "stack": _stack,
+    "concatenate": _joined(ops.concat),
+    "concat": _joined(ops.concat),
+    "stack": _joined(ops.stack),
     "column_stack": lambda tup: ops.concat([ops.expand_dims(x, 1) if x.ndim == 1 else x for x in map(_array, tup)], axis=1),
     "append": lambda arr, values, axis=None: ops.concat([_array(arr), _array(values)], axis=axis),
     "fliplr": lambda m: ops.flip(m, axis=1),
     "flipud": lambda m: ops.flip(m, axis=0),
-    "tile": lambda A, reps: ops.tile(A, (reps,) if isinstance(reps, int) else tuple(reps)),
     "repeat": lambda a, repeats, axis=None: ops.repeat(
         a, repeats if isinstance(repeats, int) else np.asarray(repeats), axis=axis
     ),
-    "pad": _pad,
     "atleast_1d": _atleast(1),
     "atleast_2d": _atleast(2),
     "atleast_3d": _atleast(3),
-    "meshgrid": lambda *xi, copy=True, sparse=False, indexing="xy": ops.meshgrid(*map(_array, xi), indexing=indexing),
+    "meshgrid": lambda *xi, copy=True, indexing="xy": ops.meshgrid(*map(_array, xi), indexing=indexing),
     "diagonal": _diagonal,
     "trace": lambda a, offset=0, axis1=0, axis2=1, dtype=None, out=None: ops.sum(
         _diagonal(a, offset, axis1, axis2), axis=-1, dtype=_dtype(dtype)
     ),
     "where": _where,
-    "clip": _clip,
     "sinc": _sinc,
     "angle": _angle,
     "take": _take,
@@ -282,7 +266,6 @@ _TABLE: dict[str, Row] = {
     "inner": _inner,
     "vdot": lambda a, b, /: ops.vecdot(_flat(a), _flat(b)),
     "outer": lambda a, b, out=None: ops.outer(_flat(a), _flat(b)),
-    "tensordot": _tensordot,
     "einsum": _einsum,
     "cross": lambda a, b, axis=-1: ops.linalg.cross(_array(a), _array(b), axis=axis),
     "copy": lambda a, order="K", subok=False: a,
@@ -291,17 +274,13 @@ _TABLE: dict[str, Row] = {
     "ascontiguousarray": _asarray,
     "astype": lambda x, dtype, /, *, copy=True, device=None: ops.astype(x, _dtype(dtype), copy=copy),
     "full_like": _full_like,
-    "bincount": lambda x, /, weights=None, minlength=0: ops.bincount(np.asarray(x), weights=weights, minlength=minlength),
-    "logspace": lambda start, stop, num=50, endpoint=True, base=10.0: ops.pow(
-        base, start + (stop - start) * np.linspace(0, 1, num, endpoint)
-    ),
-    "linspace": lambda start, stop, num=50, endpoint=True: start + (stop - start) * np.linspace(0, 1, num, endpoint),
+    "logspace": lambda start, stop, num=50, endpoint=True, base=10.0: ops.pow(base, _LINSPACE(start, stop, num, endpoint)),
+    "linspace": _LINSPACE,
     "linalg.eigh": _eigh,
     "linalg.eigvalsh": lambda a, UPLO="L": _eigh(a, UPLO)[0],
     "linalg.svd": _svd,
     "linalg.norm": _norm,
     "linalg.multi_dot": lambda arrays, *, out=None: functools.reduce(ops.matmul, map(_array, arrays)),
-    "linalg.tensordot": _tensordot,
     **{f"fft.{op}2": functools.partial(_adapted(f"fft.{op}n"), axes=(-2, -1)) for op in ("fft", "ifft", "rfft", "irfft")},
     **{op: _gradient_free(op) for op in _GRADIENT_FREE.split()},
 }

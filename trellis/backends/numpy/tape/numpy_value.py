@@ -16,8 +16,9 @@ from typing import Any
 import numpy as np
 
 from trellis.backends.numpy.tape.numpy_functions import FUNCTIONS
-from trellis.core.dispatch import UnknownOperand, call, find, interpreters
-from trellis.core.operators import Operators, install
+from trellis.core.dispatch import call
+from trellis.core.interop import UFUNC_METHODS
+from trellis.core.operators import Operators, install, unary_operator
 from trellis.core.table import UFUNCS
 from trellis.ops.conversion import astype
 from trellis.ops.indexing import getitem
@@ -133,7 +134,7 @@ def _run_ufunc(ufunc: Any, method: str, inputs: tuple[Any, ...], kwargs: Mapping
             f"np.{name}: out= and in-place operators such as x += y, where x is an ndarray and y is being differentiated, change "
             f"an array in place, which differentiation does not allow; write x = x + y, or tl.at(x)[key].add(y) for a part"
         )
-    if name in (functions := _METHODS_OF_UFUNCS.get(method, {})):
+    if name in (functions := UFUNC_METHODS.get(method, {})):
         return FUNCTIONS[functions[name]](*inputs, **({"axis": 0} | dict(kwargs)))
     if method == "outer":
         first, second = map(_as_operand, inputs)
@@ -147,12 +148,6 @@ def _as_operand(x: Any) -> Any:
     return np.asarray(x) if isinstance(x, (list, tuple)) else x
 
 
-_METHODS_OF_UFUNCS: dict[str, dict[str, Any]] = {
-    "accumulate": {"add": np.cumsum, "multiply": np.cumprod},
-    "reduce": {
-        "add": np.sum, "logical_and": np.all, "logical_or": np.any, "maximum": np.max, "minimum": np.min, "multiply": np.prod,
-    },
-}  # fmt: skip
 _OTHER_UFUNCS: dict[str, Callable[..., Any]] = {
     "cbrt": lambda x: np.sign(x) * np.abs(x) ** (1 / 3),
     "deg2rad": lambda x: x * (math.pi / 180),
@@ -174,25 +169,6 @@ _OTHER_UFUNCS: dict[str, Callable[..., Any]] = {
 
 
 # ---- operators and methods -----------------------------------------------------------------------------------------------------
-def _unary(op: str) -> Callable[..., Any]:
-    return lambda self: getattr(interpreters[type(self)], op)(self)
-
-
-def _binary(op: str) -> Callable[..., Any]:
-    def run(self: Any, other: Any, /) -> Any:
-        try:
-            return getattr(find(self, other), op)(self, other)
-        except UnknownOperand:
-            return NotImplemented
-
-    return run
-
-
-def _reflected(op: str) -> Callable[..., Any]:
-    run = _binary(op)
-    return lambda self, other, /: run(other, self)
-
-
 def _method(name: str) -> Callable[..., Any]:
     def run(self: Any, *args: Any, **kwargs: Any) -> Any:
         return FUNCTIONS[getattr(np, name)](self, *args, **kwargs)
@@ -226,9 +202,9 @@ _FORBIDDEN = {
 _INSTALLED = {
     **{name: _method(name) for name in _METHODS.split()},
     **{name: _sequence(name) for name in ("reshape", "transpose")},
-    **{name: _unary("conj") for name in ("conj", "conjugate")},
+    **{name: unary_operator("conj") for name in ("conj", "conjugate")},
     **{name: _forbidden(name, instead) for name, instead in _FORBIDDEN.items()},
 }
-install(PlainArray, _unary, _binary, _reflected)
+install(PlainArray)
 for _attribute, _made in _INSTALLED.items():
     setattr(PlainArray, _attribute, _made)

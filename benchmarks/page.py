@@ -1,0 +1,64 @@
+"""Run the benchmarks and write docs/performance.md: `make bench`. `python benchmarks/page.py overhead trainer` runs some of them.
+
+A benchmark that is not run keeps what the page had for it.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+PAGE = ROOT / "docs" / "performance.md"
+# Name of the script -> its title and arguments.
+BENCHMARKS = {
+    "overhead": ("What a small call costs", []),
+    "import_time": ("What the import costs", []),
+    "training_step": ("A training step", []),
+    "trainer": ("Epochs of `Trainer.fit`", []),
+    "compiled_calls": ("Calls of compiled functions", []),
+    "layers": ("Layers", []),
+    "numpy_convolution": ("Convolutions on NumPy", []),
+    "random_numbers": ("Random numbers with a seed", []),
+    "converters": ("Models converted to torch", ["--compiled"]),
+    "converters_jax": ("Models converted to Haiku and Flax", []),
+    "transpile": ("Torch models on other frameworks", []),
+    "adopters": ("TensorLy over Trellis", []),
+}
+TOP = """# Performance
+
+`make bench` measures Trellis beside the frameworks' own functions and writes this page. Both run in turn in one process, on one
+thread; the figures are medians of process CPU time. A ratio of 1 is the framework's own speed; differences below 10% are noise.
+What is slower stands here too. Each part names the day and the machine on which it was measured.
+"""
+
+
+def measured(name: str) -> str:
+    """The output of a benchmark, as a part of the page."""
+    title, arguments = BENCHMARKS[name]
+    command = [sys.executable, str(ROOT / "benchmarks" / f"{name}.py"), *arguments]
+    environment = os.environ | {"TF_CPP_MIN_LOG_LEVEL": "3", "OMP_NUM_THREADS": "1"}
+    print(f"== {name}", flush=True)
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False, env=environment)
+    print(done.stdout, flush=True)
+    when = subprocess.run(["date", "+%Y-%m-%d"], stdout=subprocess.PIPE, text=True, check=True).stdout.strip()
+    about = f"{when}, {os.cpu_count()} cores, Python {platform.python_version()}"
+    verdict = "" if done.returncode == 0 else "\n\nNot all of its targets are reached."
+    return f"## {title}\n\n`benchmarks/{name}.py`, {about}.{verdict}\n\n```text\n{done.stdout.strip()}\n```\n"
+
+
+def main(names: list[str]) -> None:
+    page = PAGE.read_text() if PAGE.exists() else ""
+    parts = {title: part for part in re.split(r"(?m)^(?=## )", page) if (title := part.partition("\n")[0].removeprefix("## "))}
+    for name in names or list(BENCHMARKS):
+        parts[BENCHMARKS[name][0]] = measured(name)
+        kept = [parts[title] for title, _ in BENCHMARKS.values() if title in parts]
+        PAGE.write_text("\n".join([TOP, *(part.strip() + "\n" for part in kept)]))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

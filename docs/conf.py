@@ -1,0 +1,30 @@
+"""How Sphinx builds the site: `make docs`."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+HERE = Path(__file__).resolve().parent
+sys.path[:0] = [str(HERE), str(HERE.parent)]
+
+import reference_pages  # noqa: E402
+
+import trellis  # noqa: E402
+
+reference_pages.write(HERE)
+
+project, author, release = "Trellis", "The Trellis authors", trellis.__version__
+extensions = ["myst_parser", "sphinx_copybutton"]
+exclude_patterns = ["matrix/README.md", "matrix/evidence/**", "_build"]
+myst_heading_anchors = 3
+myst_enable_extensions = ["colon_fence"]
+copybutton_exclude = ".linenos, .gp, .go"
+html_theme, html_title = "furo", "Trellis"
+html_static_path = ["_static"]
+html_css_files = ["site.css"]
+html_extra_path = []
+html_theme_options = {"source_edit_link": "", "top_of_page_buttons": []}
+html_show_sphinx = False
