@@ -89,7 +89,7 @@ def test_a_kept_step_is_that_of_its_options(backend: str) -> None:
     seen: list[Any] = []
 
     def losses(**options: Any) -> list[float]:
-        model.v = {path: tl.asarray(x, backend=backend) for path, x in start.items()}
+        model.v = tl.Container.from_flat_dict({path: tl.asarray(x, backend=backend) for path, x in start.items()})
         rows.clear()
         trainer = tl.Trainer(progress=False, **options)
         look = [lambda run: seen.append(run.steps)]
