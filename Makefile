@@ -25,7 +25,7 @@ ONLY ?= *
 
 export TF_CPP_MIN_LOG_LEVEL ?= 3
 
-.PHONY: help demo test test-more test-browser sweep-models sweep-transpile fuzz sweep-convert mutants clients matrix lint format types stubs bench docs docs-serve suite suite-checkout clean
+.PHONY: help demo test test-more test-distributed test-browser sweep-models sweep-transpile fuzz sweep-convert mutants clients matrix lint format types stubs bench docs docs-serve suite suite-checkout clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /make \1|/' | awk -F'|' '{printf "  %-18s %s\n", $$1, $$2}'
@@ -44,6 +44,11 @@ test-more: $(VENV)/.all  ## the tests of compiled functions with inductor, those
 	JAX_ENABLE_X64=0 $(BIN)/python -m pytest -n $(JOBS) $(NARROW_TESTS) --backend jax $(PYTEST_FLAGS)
 	TRELLIS_SEED=random $(BIN)/python -m pytest -n $(JOBS) --dist loadgroup tests/test_properties.py $(PYTEST_FLAGS)
 	$(MAKE) fuzz
+
+KILLS ?= 50
+test-distributed: $(VENV)/.all  ## workers killed at random, KILLS times per backend; four processes; installs MPI
+	$(BIN)/python -m pytest tests/test_distributed.py -m "sweep or not sweep" $(PYTEST_FLAGS)
+	for backend in $(BACKENDS); do $(BIN)/python tests/distributed_faults.py $$backend --kills $(KILLS) || exit 1; done
 
 test-browser: $(VENV)/.all  ## the page of the matrix in a headless browser: needs chromium and chromedriver
 	$(BIN)/python -m pytest tests/test_matrix_browser.py -m browser $(PYTEST_FLAGS)
@@ -133,7 +138,7 @@ $(VENV)/.base: pyproject.toml constraints.txt | $(BIN)/python
 	@touch $@
 
 $(VENV)/.all: pyproject.toml constraints.txt | $(BIN)/python
-	$(PIP) install --quiet $(PIP_FLAGS) -c constraints.txt -e '.[torch,jax,tensorflow-cpu,test,clients,dev]'
+	$(PIP) install --quiet $(PIP_FLAGS) -c constraints.txt -e '.[torch,jax,tensorflow-cpu,mpi,test,clients,dev]'
 	@touch $(VENV)/.base $@
 
 $(VENV)/.bench $(VENV)/.suite $(VENV)/.docs: $(VENV)/.%: $(VENV)/.all

@@ -58,6 +58,7 @@ MODULES: dict[str, tuple[str, str]] = {
     "distributions": ("tl.distributions", "Distributions"),
     "metrics": ("tl.metrics", "Metrics"),
     "convert": ("tl.convert", "Conversion"),
+    "distributed": ("tl.distributed", "Several processes"),
     "tree": ("tl.tree", "Nests"),
 }
 METHODS = {"arrays": ("Array", "Container"), "modules": ("Module",)}  # classes whose own methods are shown

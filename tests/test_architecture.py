@@ -14,7 +14,7 @@ PACKAGE = Path(__file__).resolve().parent.parent / "trellis"
 # command line) may import all of them.
 ROOMS = [
     "core", "ops", "random", "transforms", "composites", "backends", "distributions", "metrics", "nn", "optim", "training",
-    "convert", "trace", "matrix", "",
+    "convert", "trace", "distributed", "matrix", "",
 ]  # fmt: skip
 # Imports inside a function, each because the module is heavy and rarely needed. None of them closes a cycle.
 LAZY: set[str] = set()

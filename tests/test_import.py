@@ -66,7 +66,12 @@ def test_a_misspelt_name_is_named_in_the_error() -> None:
         _ = trellis.lineer
 
 
-NAMESPACES = ("convert", "distributions", "metrics")  # their names are those of the room only: tl.distributions.Normal
+NAMESPACES = (
+    "convert",
+    "distributed",
+    "distributions",
+    "metrics",
+)  # their names are those of the room: tl.distributions.Normal
 
 
 @pytest.mark.parametrize("name", list(trellis._LATER))

@@ -21,11 +21,12 @@ BUDGETS = {
     ("convert",): 2_400,
     ("matrix",): 1_000,
     ("trace",): 3_500,
+    ("distributed",): 1_500,
 }
 LINES_OF_FILE = 600
 TABLES: set[str] = set()  # files of rows, which may be longer: paths below trellis/
 FRAMEWORKS = {module for module, _, _ in BACKENDS.values()} - {"numpy"} | {"jaxlib", "keras", "flax", "haiku", "optax"}
-MAY_IMPORT_FRAMEWORKS = ("backends", "convert", "trace/capture")
+MAY_IMPORT_FRAMEWORKS = ("backends", "convert", "trace/capture", "distributed")
 
 _NOT_CODE = ("COMMENT", "NL", "NEWLINE", "INDENT", "DEDENT", "ENCODING", "ENDMARKER")
 

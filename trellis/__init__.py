@@ -20,7 +20,7 @@ from trellis.transforms import *
 trace = _trace.trace  # type: ignore[attr-defined]  # of a function; of an array, that of `linalg`
 
 if _TYPE_CHECKING:
-    from trellis import convert, distributions, metrics
+    from trellis import convert, distributed, distributions, metrics
     from trellis.nn import *
     from trellis.optim import *
     from trellis.trace.transpile import *
@@ -61,6 +61,7 @@ _LATER: dict[str, tuple[str, ...]] = {
         "TensorBoard", "Trainer", "plot_curves",
     ),
     "convert": (),
+    "distributed": (),
     "trace.transpile": ("Graph", "TranspileReport", "can_transpile", "transpile"),
 }  # fmt: skip
 _ROOM_OF = {name: room for room, names in _LATER.items() for name in names}

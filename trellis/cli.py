@@ -1,4 +1,4 @@
-"""The command line: `trellis info`, `trellis matrix` and `trellis transpile`."""
+"""The command line: `trellis info`, `trellis launch`, `trellis matrix` and `trellis transpile`."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 import trellis as tl
 from trellis.core.dispatch import BACKENDS
+from trellis.distributed.launch import configure_launch
 from trellis.matrix.commands import configure
 from trellis.trace.commands import configure_transpile
 
@@ -42,5 +43,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     configure(commands.add_parser("matrix", help=about, description=about))
     about = "Bring a torch module to another framework, and compare it with the original."
     configure_transpile(commands.add_parser("transpile", help=about, description=about))
+    about = "Start a script in several processes, which tl.distributed.initialize() joins."
+    configure_launch(commands.add_parser("launch", help=about, description=about))
     chosen = parser.parse_args(arguments)
     return chosen.run(chosen)

@@ -36,7 +36,8 @@ def functional_call(
         raise TypeError(f"functional_call: model is a {type(model).__name__}; expected a tl.Module")
     if not model.built:
         raise RuntimeError(f"functional_call: {type(model).__name__} is not built; call it once, or model.build()")
-    result, copy = run_copy(model, args, kwargs, v, buffers, stream=None if seed is None else Stream(Key(seed)))
+    stream = seed if isinstance(seed, Stream | None) else Stream(Key(seed))
+    result, copy = run_copy(model, args, kwargs, v, buffers, stream=stream)
     return result, gather(copy, buffers=True)
 
 

@@ -56,12 +56,8 @@ class FunctionLayer(Module):
         return self.function(x, *[getattr(self, name) for name in self.positional], **named)
 
     def _repr_arguments(self) -> str:
-        rows = [(name, getattr(self, name), parameter.default) for name, parameter in self.signature.parameters.items()]
-        return ", ".join(
-            repr(value) if default is inspect.Parameter.empty else f"{name}={value!r}"
-            for name, value, default in rows
-            if value != default
-        )
+        found = [(p, getattr(self, name)) for name, p in self.signature.parameters.items()]
+        return ", ".join(repr(x) if p.default is p.empty else f"{p.name}={x!r}" for p, x in found if x != p.default)
 
 
 def _layer(name: str, function: Function) -> type[FunctionLayer]:
@@ -74,6 +70,11 @@ def _layer(name: str, function: Function) -> type[FunctionLayer]:
         "__doc__": function.__doc__, "__module__": __name__, "__signature__": inspect.Signature(kept),
     }  # fmt: skip
     return type(name, (FunctionLayer,), members)
+
+
+def _layers(name: str, function: str) -> list[type[FunctionLayer]]:
+    """The layers of pooling over one, two and three axes."""
+    return [_layer(f"{name}{rank}D", getattr(pooling, f"{function}{rank}d")) for rank in (1, 2, 3)]
 
 
 CELU = _layer("CELU", activations.celu)
@@ -99,20 +100,12 @@ Softsign = _layer("Softsign", activations.softsign)
 SwiGLU = _layer("SwiGLU", activations.swiglu)
 Tanh = _layer("Tanh", elementwise.tanh)
 
-AdaptiveAvgPool1D = _layer("AdaptiveAvgPool1D", pooling.adaptive_avg_pool1d)
-AdaptiveAvgPool2D = _layer("AdaptiveAvgPool2D", pooling.adaptive_avg_pool2d)
-AdaptiveAvgPool3D = _layer("AdaptiveAvgPool3D", pooling.adaptive_avg_pool3d)
-AdaptiveMaxPool1D = _layer("AdaptiveMaxPool1D", pooling.adaptive_max_pool1d)
-AdaptiveMaxPool2D = _layer("AdaptiveMaxPool2D", pooling.adaptive_max_pool2d)
-AdaptiveMaxPool3D = _layer("AdaptiveMaxPool3D", pooling.adaptive_max_pool3d)
-AvgPool1D = _layer("AvgPool1D", pooling.avg_pool1d)
-AvgPool2D = _layer("AvgPool2D", pooling.avg_pool2d)
-AvgPool3D = _layer("AvgPool3D", pooling.avg_pool3d)
+AdaptiveAvgPool1D, AdaptiveAvgPool2D, AdaptiveAvgPool3D = _layers("AdaptiveAvgPool", "adaptive_avg_pool")
+AdaptiveMaxPool1D, AdaptiveMaxPool2D, AdaptiveMaxPool3D = _layers("AdaptiveMaxPool", "adaptive_max_pool")
+AvgPool1D, AvgPool2D, AvgPool3D = _layers("AvgPool", "avg_pool")
+MaxPool1D, MaxPool2D, MaxPool3D = _layers("MaxPool", "max_pool")
 GlobalAvgPool = _layer("GlobalAvgPool", pooling.global_avg_pool)
 GlobalMaxPool = _layer("GlobalMaxPool", pooling.global_max_pool)
-MaxPool1D = _layer("MaxPool1D", pooling.max_pool1d)
-MaxPool2D = _layer("MaxPool2D", pooling.max_pool2d)
-MaxPool3D = _layer("MaxPool3D", pooling.max_pool3d)
 
 
 class PReLU(Layer):

@@ -49,16 +49,14 @@ class Initializer:
         wanted = dtypes.default_float() if dtype is None else dtypes.as_dtype(dtype)
         key = make_key(next_key(name, target(backend))) if seed is None else Key(seed)
         drawn = self.values(sizes, key, dtypes.float64 if wanted.bits == 64 else dtypes.float32, in_axis, out_axis)
-        value = astype(drawn, wanted, copy=False)
-        return Array(target(backend).from_numpy(value._data, dtype=None, device=device, copy=True))
+        return Array(target(backend).from_numpy(astype(drawn, wanted, copy=False)._data, dtype=None, device=device, copy=True))
 
     def values(self, shape: Shape, key: Key, dtype: dtypes.DType, in_axis: int, out_axis: int) -> Any:
         """A NumPy-backed Array of `dtype`."""
         raise NotImplementedError(f"{type(self).__name__} has no method values")
 
     def __repr__(self) -> str:
-        given = ", ".join(f"{name}={value!r}" for name, value in vars(self).items())
-        return f"{type(self).__name__}({given})"
+        return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in vars(self).items())})"
 
 
 class Constant(Initializer):
@@ -101,21 +99,17 @@ class Normal(Initializer):
     """Normal numbers."""
 
     def __init__(self, mean: float = 0.0, std: float = 0.05) -> None:
-        self.mean, self.std = mean, _not_negative("Normal", "std", std)
+        self.mean, self.std = mean, _not_negative(type(self).__name__, "std", std)
 
     def values(self, shape: Shape, key: Key, dtype: dtypes.DType, in_axis: int, out_axis: int) -> Any:
         return random_normal(mean=self.mean, std=self.std, shape=shape, dtype=dtype, backend="numpy", seed=key)
 
 
-class TruncatedNormal(Initializer):
+class TruncatedNormal(Normal):
     """Normal numbers within two standard deviations; `std` is that of the numbers before they are cut off."""
 
-    def __init__(self, mean: float = 0.0, std: float = 0.05) -> None:
-        self.mean, self.std = mean, _not_negative("TruncatedNormal", "std", std)
-
     def values(self, shape: Shape, key: Key, dtype: dtypes.DType, in_axis: int, out_axis: int) -> Any:
-        unit = truncated_normal(shape=shape, dtype=dtype, backend="numpy", seed=key)
-        return unit * self.std + self.mean
+        return truncated_normal(shape=shape, dtype=dtype, backend="numpy", seed=key) * self.std + self.mean
 
 
 def _not_negative(name: str, argument: str, value: float) -> float:

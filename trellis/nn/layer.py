@@ -88,8 +88,6 @@ def weight_and_bias(
     module: Any, shape: tuple[int, ...], device: Any, dtype: Any, *, in_axis: int = -1, out_axis: int = -2
 ) -> dict[str, Array | None]:
     """`w` of this shape, and `b` with one number per output channel, or None without bias."""
+    w = initial(module, "weight_initializer", shape, device, dtype, in_axis=in_axis, out_axis=out_axis)
     bias = (module.output_channels,)
-    return {
-        "w": initial(module, "weight_initializer", shape, device, dtype, in_axis=in_axis, out_axis=out_axis),
-        "b": initial(module, "bias_initializer", bias, device, dtype) if module.with_bias else None,
-    }
+    return {"w": w, "b": initial(module, "bias_initializer", bias, device, dtype) if module.with_bias else None}

@@ -97,7 +97,6 @@ def random_state(module: Any) -> Container:
 def set_random_state(module: Any, state: Any) -> None:
     given = Container(state).to_flat_dict()
     for path, stream in _streams(module).items():
-        words = given.get(path)
-        if words is not None:
+        if (words := given.get(path)) is not None:
             numbers = [int(n) for n in np.asarray(words)]
             stream.key, stream.count = make_key((numbers[0], numbers[1])), numbers[2] * 2**32 + numbers[3]

@@ -83,7 +83,8 @@ class BatchNorm(ChannelNormalization):
             raise ValueError(f"{type(self).__name__}: x of shape {x.shape} has {x.ndim} axes; expected {wanted}")
         form = "channel_last" if x.ndim == 2 else self.data_format
         old = self.running_mean, self.running_variance
-        y, *new = batch_norm(
+        # a batch that is spread over processes is normalized by all of its rows
+        y, *new = getattr(self._bound and self._bound.stream, "batch_norm", batch_norm)(
             x, *old, scale=self.w, offset=self.b, training=self.training, eps=self.eps, data_format=form,
             momentum=1.0 if self.momentum is None else self.momentum,
         )  # fmt: skip

@@ -185,8 +185,7 @@ def _read(path: Any) -> tuple[dict[str, np.ndarray[Any, Any]], dict[str, str]]:
         digest.update(memoryview(data)[start:])
         if digest.hexdigest() != metadata["sha256"]:
             raise FileError(f"load: {name} was changed after it was written: its hash does not fit its contents")
-    above = leaf_above_others(header)
-    if above is not None:
+    if (above := leaf_above_others(header)) is not None:
         raise FileError(f"load: {name} holds {above!r} and arrays below that name, which no Container holds; rename one of them")
     kinds = {key: _numpy_dtype(_NAMES[entry["dtype"]]) for key, entry in header.items()}
     flat = {k: np.ndarray(e["shape"], kinds[k], data, start + e["data_offsets"][0]) for k, e in header.items()}

@@ -95,10 +95,8 @@ def compare(rets: dict[str, list[Any]], expected: Any) -> None:
         if len(found) != len(entries):
             raise ValueError(f"expected_submod_rets: {path!r} was called {len(found)} times, expected {len(entries)}")
         for call, (result, one) in enumerate(zip(found, entries)):
-            value, atol, rtol = one, 0.0, 0.0
-            if isinstance(one, dict) and "value" in one:
-                value, atol, rtol = one["value"], one.get("atol", 0.0), one.get("rtol", 0.0)
-            _compare_one(path, call, result, value, atol, rtol)
+            given = one if isinstance(one, dict) and "value" in one else {"value": one}
+            _compare_one(path, call, result, given["value"], given.get("atol", 0.0), given.get("rtol", 0.0))
 
 
 def _compare_one(path: str, call: int, result: Any, value: Any, atol: float, rtol: float) -> None:

@@ -20,7 +20,7 @@ from trellis.optim.schedules import whole_number
 __all__ = ["EMA", "accumulate"]
 
 
-class _Stateful:
+class Stateful:
     """A wrapper with a pure `init`, and a state that it keeps between steps."""
 
     keys: ClassVar[tuple[str, ...]] = ()
@@ -49,7 +49,7 @@ class _Stateful:
         return self._state
 
 
-def _count(v: Any) -> Any:
+def zero_count(v: Any) -> Any:
     """The number 0 as an array on the framework of a nest, native if the arrays of the nest are."""
     nest = MixedNest(v)
     zero = backend_of(nest.arrays).full(shape=(), fill_value=0, dtype=dtypes.int32, device=device_of(nest.arrays))
@@ -76,7 +76,7 @@ def accumulate(optimizer: Optimizer, steps: int, /) -> Accumulated:
     return Accumulated(optimizer, steps)
 
 
-class Accumulated(_Stateful):
+class Accumulated(Stateful):
     """See `tl.accumulate`. `update` is pure; a traced one computes both outcomes and chooses one."""
 
     keys: ClassVar[tuple[str, ...]] = ("count", "total", "optimizer")
@@ -86,7 +86,7 @@ class Accumulated(_Stateful):
 
     def init(self, v: Any) -> Container:
         """The state before the first step."""
-        return Container(count=_count(v), total=tree.map(_zeros, v), optimizer=self.optimizer.init(v))
+        return Container(count=zero_count(v), total=tree.map(_zeros, v), optimizer=self.optimizer.init(v))
 
     def update(self, v: Any, grads: Any, state: Any) -> tuple[Any, Container]:
         """New weights and new state."""
@@ -107,11 +107,11 @@ class Accumulated(_Stateful):
     def step(self, v: Any, grads: Any) -> Any:
         """The new weights; `v` itself at a call that only adds up gradients."""
         state = self._begin(v)
-        v, self._state = self.update(_constant(v), _constant(grads), state)
+        v, self._state = self.update(constant(v), constant(grads), state)
         return v
 
 
-def _constant(nest: Any) -> Any:
+def constant(nest: Any) -> Any:
     return tree.map(lambda x: stop_gradient(x, preserve_type=False), nest)
 
 
@@ -119,7 +119,7 @@ def _zeros(w: Any) -> Any:
     return multiply(astype(w, wide(dtype_of(w))), 0.0)
 
 
-class EMA(_Stateful):
+class EMA(Stateful):
     """The exponential moving average of the weights: average = decay * average + (1 - decay) * v, from the first `v` on.
 
     With `warmup` the decay is min(decay, (1 + steps) / (10 + steps)). Half precision is averaged in float32.
@@ -143,7 +143,7 @@ class EMA(_Stateful):
 
     def init(self, v: Any) -> Container:
         """The state before the first step: the average is `v`."""
-        return Container(step=_count(v), average=tree.map(lambda w: astype(w, wide(dtype_of(w))), v))
+        return Container(step=zero_count(v), average=tree.map(lambda w: astype(w, wide(dtype_of(w))), v))
 
     def update(self, v: Any, state: Any) -> Container:
         """The state with `v` in its average; pure."""
@@ -160,7 +160,7 @@ class EMA(_Stateful):
 
     def step(self, v: Any) -> Any:
         """The average, `v` included."""
-        first, v = self._state is None, _constant(v)
+        first, v = self._state is None, constant(v)
         state = self._begin(v)
         if not first:
             state = self._state = self.update(v, state)

@@ -133,7 +133,7 @@ class Draw:
             words = next_key(op, self.interpreter)
         self.words = words
         if words is not None:
-            self.source: Any = Seeded(words, self.interpreter, device)
+            self.source: Any = getattr(seed, "source", Seeded)(words, self.interpreter, device)
         else:
             self.source = Unseeded(op, self.interpreter, device, native)
 

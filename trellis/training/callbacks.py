@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 import os
-from collections.abc import Callable
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -27,13 +26,16 @@ __all__ = ["CSVLogger", "Callback", "Checkpoint", "EarlyStopping", "ReduceLROnPl
 class Callback:
     """Called by a training, with its `Run`: override what you need. A plain function is called after every epoch.
 
-    `state` and `set_state` carry a nest of arrays through a checkpoint.
+    `state` and `set_state` carry a nest of arrays through a checkpoint. Of several processes each calls its own, or the first
+    one alone if `on_first_only`.
 
     >>> import trellis as tl
     >>> class Names(tl.Callback):
     ...     def on_epoch(self, run):
     ...         print(run.epoch, sorted(run.history.rows[-1]))
     """
+
+    on_first_only = False
 
     def on_begin(self, run: Run) -> None: ...
 
@@ -50,11 +52,8 @@ class Callback:
 
 
 class _Function(Callback):
-    def __init__(self, function: Callable[[Run], Any]) -> None:
-        self.function = function
-
-    def on_epoch(self, run: Run) -> None:
-        self.function(run)
+    def __init__(self, function: Any) -> None:
+        self.on_epoch = function
 
 
 def as_callbacks(callbacks: Any) -> list[Callback]:
@@ -177,6 +176,8 @@ class CSVLogger(Callback):
     >>> logger = tl.CSVLogger("run.csv")
     """
 
+    on_first_only = True
+
     def __init__(self, path: Any) -> None:
         if os.path.splitext(os.fspath(path))[1] != ".csv":
             raise ValueError(f"CSVLogger: {os.fspath(path)!r} must end in .csv")
@@ -192,6 +193,8 @@ class TensorBoard(Callback):
     >>> import trellis as tl
     >>> tl.TensorBoard("runs/first")  # doctest: +SKIP
     """
+
+    on_first_only = True
 
     def __init__(self, folder: Any) -> None:
         try:
@@ -247,12 +250,13 @@ class Checkpoint(Callback):
             # among the arrays, whose hash then covers it
             "training": np.frombuffer(json.dumps(about, default=np.ndarray.tolist).encode(), np.uint8),
         }  # fmt: skip
-        save(self.path, parts)
+        if run.steps.is_first:
+            save(self.path, parts)
 
     def read(self, run: Run) -> bool:
         """Put a training back to where the file was written; False if there is none. All of it fits, or nothing changes."""
         name = os.fspath(self.path)
-        for left in parts_left_by(name):
+        for left in parts_left_by(name) if run.steps.is_first else ():
             os.unlink(left)
         if not os.path.exists(name):
             return False
@@ -267,8 +271,7 @@ class Checkpoint(Callback):
                     f"fit: {name} was written with {setting}={about['settings'].get(setting)!r}, this training has {value!r}; "
                     "give the same, or resume=False"
                 )
-        own = run.model.state()
-        model = fitted(f"fit: the model in {name}", _part(found, "model"), own)
+        model = fitted(f"fit: the model in {name}", _part(found, "model"), run.model.state())
         optimizer = _part(found, "optimizer")
         if len(optimizer):
             optimizer = fitted(f"fit: the optimizer in {name}", optimizer, run.optimizer.init(run.v), partial=True)

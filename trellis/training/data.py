@@ -180,12 +180,16 @@ def source(data: Any, steps: int | None = None, **options: Any) -> Source:
 
 
 class Batch(NamedTuple):
-    """A batch where the model is: arguments of the model, what else the loss gets, and the number of rows."""
+    """A batch where the model is: arguments of the model, what else the loss gets, and the number of rows.
+
+    `share` is empty, or says which of the rows these arrays hold: the first, how many, and of how many.
+    """
 
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
     targets: tuple[Any, ...]
-    rows: int
+    share: tuple[int, ...] = ()
+    rows: int = 0
 
 
 def call_arguments(inputs: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
@@ -215,7 +219,7 @@ class Place:
         leaves = tree.leaves(inputs)
         if not leaves or not leaves[0].shape:
             raise ValueError(f"a batch holds no array with rows for the model; it is a {type(batch).__name__}")
-        return Batch(*call_arguments(inputs), targets, leaves[0].shape[0])
+        return Batch(*call_arguments(inputs), targets, rows=leaves[0].shape[0])
 
     def _array(self, x: Any) -> Array:
         data = unwrap(x)

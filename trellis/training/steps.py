@@ -56,6 +56,8 @@ class Steps:
     The compiled step takes a learning rate that is a number as an argument, so that it may be changed between steps.
     """
 
+    is_first = True  # of several processes: whether this one prints and writes
+
     def __init__(self, model: Module, loss: Any, optimizer: Any, metrics: Metrics, place: Place, compile: bool | None) -> None:
         self.model, self.loss, self.optimizer, self.metrics, self.place = model, loss, optimizer, metrics, place
         if compile is None:
@@ -67,16 +69,16 @@ class Steps:
         maybe_compiled = compiled if self.compiles else (lambda function: function)
         self._measure, self._outputs = maybe_compiled(self._evaluate), maybe_compiled(self._apply)
 
-    @staticmethod
-    def kept(model: Module, loss: Any, optimizer: Any, metrics: Any, place: Place, compile: bool | None) -> Steps:
+    @classmethod
+    def kept(cls, model: Module, loss: Any, optimizer: Any, metrics: Any, place: Place, *rest: Any) -> Steps:
         """The steps of the last `fit` by this optimizer if all is as it was, else new ones: nothing is compiled again."""
         parts = [(path, name, x) for path, one, _ in modules(model) for name, x in tree.leaves_with_paths(dict(vars(one)))]
         outside = [part for part in parts if not isinstance(part[-1], Array)] + _read_by((loss, metrics))
         settings = [(*at, x if type(x) in (bool, int, float, str) else (id(x), x)) for *at, x in outside]
-        about = [model, loss, optimizer, metrics, compile, place.backend.name, place.device, place.dtype, settings]
+        about = [cls, model, loss, optimizer, metrics, rest, place.backend.name, place.device, place.dtype, settings]
         known = getattr(inner(optimizer), "_compiled", {})  # emptied when an option of the optimizer changes
         if known.get("fit", (None,))[0] != about:
-            known["fit"] = about, Steps(model, loss, optimizer, named_metrics(metrics), place, compile)
+            known["fit"] = about, cls(model, loss, optimizer, named_metrics(metrics), place, *rest)
         return known["fit"][1]
 
     # ---- training --------------------------------------------------------------------------------------------------------------
@@ -86,13 +88,12 @@ class Steps:
             known = rate_of(self.optimizer), moment.seed, moment.step
             if known != self._known:
                 self._rate, self._clock = self._arrays(*known)
-            result = self._train(*moment[:2], self._clock, moment.batch[:3], state, self._rate)
+            result = self._train(*moment[:2], self._clock, moment.batch[:4], state, self._rate)
             v, buffers, state, loss, measured, self._clock = result
             self._known = *known[:2], moment.step + 1
         else:
-            (loss, (outputs, buffers)), grads = self.gradients(moment)
+            loss, measured, buffers, grads = self.advance(moment, None)
             v = self.optimizer.step(moment.v, grads)
-            measured = self._metrics(outputs, moment.batch.targets)
         return v, buffers, state, float(loss), tree.map(to_numpy, measured)
 
     def _arrays(self, rate: float | None, seed: Key, step: int) -> Any:
@@ -105,19 +106,35 @@ class Steps:
 
     def _advance(self, v: Any, buffers: Any, clock: Any, batch: Any, state: Any, rate: Any) -> tuple[Any, ...]:
         words, step = clock
-        (loss, (outputs, buffers)), grads = self.gradients(Moment(v, buffers, Key(words), step, Batch(*batch, rows=0)))
+        loss, measured, buffers, grads = self.advance(Moment(v, buffers, Key(words), step, Batch(*batch)), state)
         v, state = _at_rate(self.optimizer, rate).update(v, grads, state)
-        return v, buffers, state, loss, self._metrics(outputs, batch[2]), [words, step + 1]
+        return v, buffers, state, loss, measured, [words, step + 1]
+
+    def advance(self, moment: Moment, state: Any) -> tuple[Any, Any, Any, Any]:
+        """The loss, the metrics, the buffers and the gradients of one batch; `state` is that of a compiled optimizer."""
+        (loss, (outputs, buffers)), grads = self.gradients(moment)
+        return loss, self._metrics(outputs, moment.batch.targets), buffers, grads
 
     def gradients(self, moment: Moment) -> Any:
-        args, kwargs, targets, _ = moment.batch
+        args, kwargs, targets = moment.batch[:3]
         key = moment.key
 
         def loss(v: Any) -> tuple[Any, Any]:
-            outputs, after = functional_call(self.model, v, moment.buffers, *args, seed=key, **kwargs)
+            outputs, after = self.call(v, moment.buffers, args, kwargs, key)
             return self.loss(outputs, *targets), (outputs if self.metrics else None, after)
 
         return value_and_grad(loss, has_aux=True)(moment.v)
+
+    def call(self, v: Any, buffers: Any, args: Any, kwargs: Any, key: Any = None) -> tuple[Any, Any]:
+        return functional_call(self.model, v, buffers, *args, seed=key, **kwargs)
+
+    def take(self, v: Any, buffers: Any, state: Any) -> tuple[Any, Any, Any]:
+        """What a training begins with: the parameters, the buffers and the state of the optimizer, where the steps have them."""
+        return v, buffers, state
+
+    def give(self, nest: Any) -> Any:
+        """Parameters, buffers or a state as the model and the optimizer keep them."""
+        return nest
 
     # ---- evaluation ------------------------------------------------------------------------------------------------------------
     def evaluate(self, v: Any, buffers: Any, batches: Iterable[Any]) -> dict[str, float]:
@@ -140,7 +157,7 @@ class Steps:
         return tree.map(lambda *parts: concat(parts, axis=0), *found)
 
     def _apply(self, v: Any, buffers: Any, batch: Any) -> Any:
-        return functional_call(self.model, v, buffers, *batch[0], **batch[1])[0]
+        return self.call(v, buffers, *batch[:2])[0]
 
     def _evaluate(self, v: Any, buffers: Any, batch: Any) -> tuple[Any, Any]:
         outputs = self._apply(v, buffers, batch)
@@ -258,7 +275,7 @@ class Means:
                 before = self.sums.get(name, {})
                 self.sums[name] = {key: np.add(before.get(key, 0.0), one) for key, one in value.items()}
             else:
-                self.sums[name] = self.sums.get(name, 0.0) + value * rows
+                self.sums[name] = self.sums.get(name, 0.0) + float(value) * rows
 
     def values(self) -> dict[str, float]:
         if not self.rows:

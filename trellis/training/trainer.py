@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 import time
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -24,7 +25,7 @@ from trellis.training.callbacks import Callback, Checkpoint, as_callbacks
 from trellis.training.data import Batch, Place, Source, call_arguments, source
 from trellis.training.history import History
 from trellis.training.progress import Progress
-from trellis.training.steps import Means, Moment, NonFiniteLoss, Steps, inner, mode, named_metrics, non_finite, rate_of
+from trellis.training.steps import Means, Moment, NonFiniteLoss, Steps, inner, mode, non_finite, rate_of
 
 
 class Run:
@@ -49,22 +50,21 @@ class Run:
         self._take_over()
 
     def _take_over(self) -> None:
-        self.v, self.buffers = self.model.trainable_v, self.model.buffers
-        self.state: Any = None
+        v, state = self.model.trainable_v, None
         if self.steps.compiles:
-            first = self.optimizer.init(self.v)
-            known = self.optimizer.state
-            self.state = fitted("fit: the optimizer", known, first) if len(known) else first
+            first, known = self.optimizer.init(v), self.optimizer.state
+            state = fitted("fit: the optimizer", known, first) if len(known) else first
+        self.v, self.buffers, self.state = self.steps.take(v, self.model.buffers, state)
 
     def stop(self, reason: str = "stopped by a callback") -> None:
         self.history.stopped = reason
 
     def sync(self) -> None:
         """Put the parameters, buffers and state of now into the model and the optimizer."""
-        building.assign_arrays(self.model, self.v, partial=bool(self.model.frozen))
-        building.assign_arrays(self.model, self.buffers, buffers=True)
+        building.assign_arrays(self.model, self.steps.give(self.v), partial=bool(self.model.frozen))
+        building.assign_arrays(self.model, self.steps.give(self.buffers), buffers=True)
         if self.state is not None:
-            self.optimizer.set_state(self.state)
+            self.optimizer.set_state(self.steps.give(self.state))
 
     def set_values(self, v: Any, buffers: Any, partial: bool = False) -> None:
         """Go on with other parameters and buffers; with `partial`, parameters that are missing in `v` stay."""
@@ -147,6 +147,10 @@ class Trainer:
     - `seed`: decides the order of the data and all random layers; equal seeds give equal trainings on every framework.
     - `compile`: whether the step is compiled; None compiles on JAX and TensorFlow, and not on torch.
     - `progress`: a bar on a terminal, else lines; True for the standard output, or a stream, or False.
+    - `accumulate`: compute each batch in so many parts, one after the other, with the memory of one. Gradients, loss and metrics
+      are those of the whole batch; BatchNorm sees one part at a time.
+    - `precision`: "bf16" or "float16" runs the model in half precision on float32 parameters; float16 with a scaled loss.
+    - `mesh`: the processes and devices that share each batch, `tl.distributed.mesh(data=-1)`; rank 0 prints and writes.
 
     >>> import numpy as np, trellis as tl
     >>> x = np.random.default_rng(0).normal(size=(64, 3)).astype(np.float32)
@@ -158,10 +162,17 @@ class Trainer:
     (True, True)
     """
 
-    def __init__(self, *, seed: int = 0, compile: bool | None = None, progress: Any = True) -> None:
+    def __init__(
+        self, *, seed: int = 0, compile: bool | None = None, progress: Any = True, mesh: Any = None,
+        accumulate: int = 1, precision: str | None = None,
+    ) -> None:  # fmt: skip
         if not isinstance(seed, int) or isinstance(seed, bool):
             raise TypeError(f"Trainer: seed={seed!r} must be a whole number")
-        self.seed, self.compile, self.progress = seed, compile, progress
+        self.seed, self.compile, self.is_first = seed, compile, mesh is None or mesh.is_first
+        self.progress = progress if self.is_first else False
+        self._kind: Any = Steps.kept
+        if (mesh, accumulate, precision) != (None, 1, None):  # nothing of these is loaded for a training without them
+            self._kind = import_module("trellis.distributed.parts").kind_of_steps(mesh, accumulate, precision)
 
     def fit(
         self, model: Module, data: Any, loss: Any, optimizer: Any, epochs: int = 1, metrics: Any = None, callbacks: Any = (),
@@ -194,10 +205,10 @@ class Trainer:
             checkpoint = Checkpoint(checkpoint)
         if resume and checkpoint is None:
             raise ValueError("fit: resume=True needs checkpoint=, the file to go on from")
-        if checkpoint is not None:
+        if checkpoint is not None and self.is_first:
             _writable(checkpoint.path)
         _build(model, found)
-        steps = Steps.kept(model, loss, optimizer, metrics, Place(_parameters(model)), self.compile)
+        steps = self._kind(model, loss, optimizer, metrics, Place(_parameters(model)), self.compile)
         run = Run(steps, found, epochs, several, {"seed": self.seed, **found.settings})
         for callback in several:
             callback.on_begin(run)
@@ -209,7 +220,8 @@ class Trainer:
 
     def _loop(self, run: Run, validation: Source | None, checkpoint: Checkpoint | None) -> None:
         progress = Progress(self.progress, run.epochs, len(run.data), run.step) if self.progress else None
-        run.watchers = [one for one in (progress, *run.callbacks, checkpoint) if one is not None]
+        several = [one for one in (progress, *run.callbacks, checkpoint) if one is not None]
+        run.watchers = [one for one in several if self.is_first or not one.on_first_only]
         try:
             while run.epoch < run.epochs and not run.history.stopped and run.train_epoch():
                 run.finish_epoch(validation)
@@ -236,7 +248,7 @@ class Trainer:
         """
         self._check(model, loss, None)
         found, made = self._on_data(model, data, batch_size, steps, loss, metrics)
-        return made.evaluate(model.v, model.buffers, found.epoch(0))
+        return made.evaluate(*made.take(model.v, model.buffers, None)[:2], found.epoch(0))
 
     def predict(self, model: Module, data: Any, *, batch_size: int = 32, steps: int | None = None) -> Any:
         """The outputs of the model in evaluation mode for all rows of `data`, in order.
@@ -251,7 +263,7 @@ class Trainer:
         self._check(model, print, None)
         found, made = self._on_data(model, data, batch_size, steps)
         first = tree.leaves(found.first())[0]
-        outputs = made.predict(model.v, model.buffers, found.epoch(0))
+        outputs = made.predict(*made.take(model.v, model.buffers, None)[:2], found.epoch(0))
         change = to_numpy if isinstance(first, np.ndarray) else unwrap
         return outputs if isinstance(first, Array) else tree.map(change, outputs)
 
@@ -260,7 +272,7 @@ class Trainer:
     ) -> tuple[Source, Steps]:
         found = source(data, steps, batch_size=batch_size, shuffle=False)
         _build(model, found)
-        return found, Steps(model, loss, None, named_metrics(metrics), Place(model.v), self.compile)
+        return found, self._kind(model, loss, None, metrics, Place(model.v), self.compile)
 
     @staticmethod
     def _check(model: Any, loss: Any, optimizer: Any) -> None:

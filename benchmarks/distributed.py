@@ -1,0 +1,203 @@
+"""Training steps on two processes beside the framework's own: torch's DistributedDataParallel, hand-written sharded jit, and
+MultiWorkerMirroredStrategy. One thread per process. torch and JAX are timed in turns in the same processes; on TensorFlow one
+after the other, because the strategy has a cluster of its own.
+
+python benchmarks/distributed.py [torch] [jax] [tensorflow]: starts two processes for each, and prints a ratio.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+ROOT = Path(__file__).resolve().parent.parent
+WIDTH, ROWS, ROUNDS, STEPS = 512, 256, 7, 20
+SIZES = (64, WIDTH, WIDTH, WIDTH, 10)
+RNG = np.random.default_rng(0)
+X, Y = RNG.normal(size=(ROWS * STEPS, SIZES[0])).astype(np.float32), RNG.integers(0, 10, ROWS * STEPS)
+
+
+def trellis_epoch() -> Callable[[], Any]:
+    """One epoch of STEPS steps; the first call compiles."""
+    import trellis as tl
+
+    layers = [layer for n, m in itertools.pairwise(SIZES) for layer in (tl.Linear(n, m, seed=0), tl.ReLU())][:-1]
+    model = tl.Sequential(*layers)
+    trainer = tl.Trainer(mesh=tl.distributed.mesh(), progress=False)
+    times: list[float] = []
+
+    class Clock(tl.Callback):
+        def on_step(self, run: Any) -> None:
+            times.append(time.perf_counter())
+
+    def epoch() -> float:
+        times.clear()
+        trainer.fit(model, (X, Y), tl.cross_entropy, tl.SGD(0.01), 1, batch_size=ROWS, shuffle=False, callbacks=[Clock()])
+        return (times[-1] - times[1]) / (len(times) - 2)
+
+    return epoch
+
+
+def torch_epoch(rank: int) -> Callable[[], float]:
+    import torch
+    from torch.nn.parallel import DistributedDataParallel
+
+    layers = [layer for n, m in itertools.pairwise(SIZES) for layer in (torch.nn.Linear(n, m), torch.nn.ReLU())][:-1]
+    model = DistributedDataParallel(torch.nn.Sequential(*layers))
+    optimizer = torch.optim.SGD(model.parameters(), 0.01)
+    half = ROWS // 2
+
+    def epoch() -> float:
+        times = []
+        for i in range(STEPS):
+            rows = slice(i * ROWS + rank * half, i * ROWS + (rank + 1) * half)
+            x, y = torch.from_numpy(X[rows]), torch.from_numpy(Y[rows])
+            optimizer.zero_grad()
+            loss = torch.nn.functional.cross_entropy(model(x), y)
+            loss.backward()
+            optimizer.step()
+            loss.item()
+            times.append(time.perf_counter())
+        return (times[-1] - times[1]) / (STEPS - 2)
+
+    return epoch
+
+
+def jax_epoch(rank: int) -> Callable[[], float]:
+    import jax
+    import jax.numpy as jnp
+    from jax.sharding import Mesh, NamedSharding, PartitionSpec
+
+    mesh = Mesh(np.array(jax.devices()), ("data",))
+    rows, whole = NamedSharding(mesh, PartitionSpec("data")), NamedSharding(mesh, PartitionSpec())
+    v = [(RNG.normal(size=(n, m)).astype(np.float32) * n**-0.5, np.zeros(m, np.float32)) for n, m in itertools.pairwise(SIZES)]
+    v = jax.tree.map(lambda a: jax.make_array_from_callback(a.shape, whole, lambda index: a[index]), v)
+
+    def loss_of(v: Any, x: Any, y: Any) -> Any:
+        for i, (w, b) in enumerate(v):
+            x = x @ w + b
+            x = jax.nn.relu(x) if i < len(v) - 1 else x
+        return -jnp.mean(jnp.take_along_axis(jax.nn.log_softmax(x), y[:, None], 1))
+
+    @jax.jit
+    def step(v: Any, x: Any, y: Any) -> Any:
+        loss, grads = jax.value_and_grad(loss_of)(v, x, y)
+        return loss, jax.tree.map(lambda a, g: a - 0.01 * g, v, grads)
+
+    def epoch() -> float:
+        nonlocal v
+        times = []
+        for i in range(STEPS):
+            x, y = X[i * ROWS : (i + 1) * ROWS], Y[i * ROWS : (i + 1) * ROWS].astype(np.int32)
+            x = jax.make_array_from_callback(x.shape, rows, lambda index, x=x: x[index])
+            y = jax.make_array_from_callback(y.shape, rows, lambda index, y=y: y[index])
+            loss, v = step(v, x, y)
+            float(loss)
+            times.append(time.perf_counter())
+        return (times[-1] - times[1]) / (STEPS - 2)
+
+    return epoch
+
+
+def strategy_worker() -> None:
+    """MultiWorkerMirroredStrategy has a cluster of its own, so it runs in processes of its own."""
+    import tensorflow as tf
+
+    tf.config.threading.set_intra_op_parallelism_threads(1)
+    strategy = tf.distribute.MultiWorkerMirroredStrategy()
+    rank, half = int(os.environ["TRELLIS_RANK"]), ROWS // 2
+    with strategy.scope():
+        sizes = list(itertools.pairwise(SIZES))
+        v = [tf.Variable(RNG.normal(size=(n, m)).astype(np.float32) * n**-0.5) for n, m in sizes]
+        b = [tf.Variable(np.zeros(m, np.float32)) for _, m in sizes]
+
+    def replica(x: Any, y: Any) -> Any:
+        with tf.GradientTape() as tape:
+            for i, (w, c) in enumerate(zip(v, b)):
+                x = x @ w + c
+                x = tf.nn.relu(x) if i < len(v) - 1 else x
+            loss = tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(y, x))
+        grads = tape.gradient(loss, [*v, *b])
+        context = tf.distribute.get_replica_context()
+        grads = context.all_reduce(tf.distribute.ReduceOp.MEAN, grads)
+        for w, g in zip([*v, *b], grads):
+            w.assign_sub(0.01 * g)
+        return loss
+
+    @tf.function
+    def step(x: Any, y: Any) -> Any:
+        return strategy.reduce("MEAN", strategy.run(replica, args=(x, y)), axis=None)
+
+    found = []
+    for _ in range(ROUNDS):
+        times = []
+        for i in range(STEPS):
+            rows = slice(i * ROWS + rank * half, i * ROWS + (rank + 1) * half)
+            step(tf.constant(X[rows]), tf.constant(Y[rows])).numpy()
+            times.append(time.perf_counter())
+        found.append((times[-1] - times[1]) / (STEPS - 2))
+    if rank == 0:
+        print(f"rank 0: own {statistics.median(found) * 1e3:.2f} ms")
+
+
+def worker(backend: str) -> None:
+    import trellis as tl
+
+    if backend == "torch":
+        import torch
+
+        torch.set_num_threads(1)
+    if backend == "tensorflow":
+        import tensorflow as tf
+
+        tf.config.threading.set_intra_op_parallelism_threads(1)
+    tl.distributed.initialize()
+    rank = tl.distributed.rank()
+    ours = trellis_epoch()
+    own = {"torch": torch_epoch, "jax": jax_epoch}.get(backend)
+    theirs = None if own is None else own(rank)
+    found: list[list[float]] = [[], []]
+    for _ in range(ROUNDS):
+        found[0].append(ours())
+        if theirs is not None:
+            found[1].append(theirs())
+    if rank == 0:
+        mine = statistics.median(found[0]) * 1e3
+        print(f"rank 0: trellis {mine:.2f} ms")
+        if found[1]:
+            print(f"rank 0: own {statistics.median(found[1]) * 1e3:.2f} ms")
+
+
+def measure(backend: str) -> None:
+    env = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "TF_CPP_MIN_LOG_LEVEL": "3"}
+    env["XLA_FLAGS"] = "--xla_cpu_multi_thread_eigen=false"
+    start = [sys.executable, "-m", "trellis", "launch", "-n", "2", "--backend", backend, "--agent", "plain", __file__]
+    said = subprocess.run([*start, "--work", backend], env=env, capture_output=True, text=True).stdout
+    if backend == "tensorflow":
+        from trellis.distributed.launch import free_port
+
+        addresses = [f"127.0.0.1:{free_port()}" for _ in range(2)]
+        said += subprocess.run([*start, "--strategy", ",".join(addresses)], env=env, capture_output=True, text=True).stdout
+    times = {words[2]: float(words[3]) for line in said.splitlines() if len(words := line.split()) == 5 and words[0] == "rank"}
+    print(f"{backend}: trellis {times['trellis']:.2f} ms, own {times['own']:.2f} ms, ratio {times['trellis'] / times['own']:.2f}")
+
+
+if __name__ == "__main__":
+    if sys.argv[1:2] == ["--work"]:
+        worker(sys.argv[2])
+    elif sys.argv[1:2] == ["--strategy"]:
+        task = {"type": "worker", "index": int(os.environ["TRELLIS_RANK"])}
+        os.environ["TF_CONFIG"] = str({"cluster": {"worker": sys.argv[2].split(",")}, "task": task}).replace("'", '"')
+        strategy_worker()
+    else:
+        for backend in sys.argv[1:] or ("torch", "jax", "tensorflow"):
+            measure(backend)

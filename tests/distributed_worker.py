@@ -1,0 +1,177 @@
+"""One process of the tests of `trellis.distributed`: it does everything that a backend is asked for in one launch.
+
+python tests/distributed_worker.py folder shared|single float32|float64: trains each of `models()` and writes what it found to
+folder/<mode>.npz. Several processes check the collectives and the errors first. One process, run after them, also goes on from
+their checkpoint. The modes `stuck` and `divided` are tests of their own.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import trellis as tl
+from trellis.distributed.collectives import group
+
+ROWS = 43  # batches of 8, and a last one of 3 rows
+
+
+def models() -> dict[str, tuple[tl.Module, tuple[int, ...]]]:
+    own = tl.distributed.rank()  # another seed on each process: the parameters of rank 0 hold
+    return {
+        "mlp": (tl.Sequential(tl.Linear(6, 16, seed=own), tl.ReLU(), tl.Dropout(0.3), tl.Linear(16, 3, seed=1)), (6,)),
+        "cnn": (
+            tl.Sequential(tl.Conv2D(2, 4, 3, seed=0), tl.BatchNorm2D(4), tl.ReLU(), tl.GlobalAvgPool(), tl.Linear(4, 3, seed=1)),
+            (6, 6, 2),
+        ),
+        "transformer": (
+            tl.Sequential(
+                tl.TransformerEncoderLayer(8, 2, 16, dropout=0.1, seed=2),
+                tl.Lambda(lambda x: tl.mean(x, axis=1)),
+                tl.Linear(8, 3, seed=3),
+            ),
+            (5, 8),
+        ),
+    }
+
+
+def train(kind: str, model: tl.Module, shape: tuple[int, ...], wide: bool, epochs: int = 5, **options: Any) -> dict[str, Any]:
+    """What a training of 30 steps leaves."""
+    rng = np.random.default_rng(7)
+    x = rng.normal(size=(ROWS, *shape)).astype(np.float64 if wide else np.float32)
+    y = rng.integers(0, 3, ROWS)
+    if wide:
+        model.astype(tl.float64)
+    trainer = tl.Trainer(mesh=tl.distributed.mesh(data=-1), progress=False)
+    options |= {"metrics": ["accuracy", "perplexity", tl.cross_entropy], "validation": (x[:13], y[:13])}
+    history = trainer.fit(model, (x, y), tl.cross_entropy, tl.SGD(0.1, momentum=0.9), epochs, batch_size=8, **options)
+    found = {"losses": history.losses, "predicted": trainer.predict(model, x[:13], batch_size=4)}
+    found |= {name: history[name] for name in history.names if name != "seconds"}
+    found |= {f"v/{path}": tl.to_numpy(value) for path, value in model.v.to_flat_dict().items()}
+    found |= {f"buffers/{path}": tl.to_numpy(value) for path, value in model.buffers.to_flat_dict().items()}
+    return {f"{kind}/{name}": np.asarray(value) for name, value in found.items()}
+
+
+def array(values: Any, dtype: str = "float32") -> tl.Array:
+    return tl.astype(tl.asarray(np.asarray(values, np.float32), backend=tl.current_backend()), getattr(tl, dtype))
+
+
+def check_collectives() -> None:
+    distributed = tl.distributed
+    rank, size = distributed.rank(), distributed.size()
+    total = size * (size + 1) / 2
+    for dtype in ("int8", "uint8", "int16", "int32", "float16", "bfloat16", "float32", "complex64"):
+        mine = {"a": array([1.0, 2.0], dtype) * (rank + 1), "b": [array([[3.0]], dtype)]}
+        found = distributed.all_reduce(mine)
+        assert found["a"].dtype == mine["a"].dtype
+        np.testing.assert_allclose(tl.to_numpy(found["a"]).astype(np.complex64), np.array([1, 2]) * total)
+        np.testing.assert_allclose(tl.to_numpy(found["b"][0]).astype(np.complex64), [[3 * size]])
+        gathered = distributed.all_gather(mine["a"])
+        np.testing.assert_allclose(tl.to_numpy(gathered).astype(np.complex64), [[i + 1, 2 * i + 2] for i in range(size)])
+        np.testing.assert_allclose(tl.to_numpy(distributed.broadcast(mine["a"], 1)).astype(np.complex64), [2, 4])
+    values = np.arange(2.0 * size)
+    own = slice(2 * rank, 2 * rank + 2)
+    for op, factor in (("sum", total), ("mean", total / size), ("max", size)):
+        np.testing.assert_allclose(tl.to_numpy(distributed.all_reduce(array(values) * (rank + 1), op)), values * factor)
+        np.testing.assert_allclose(tl.to_numpy(distributed.reduce_scatter(array(values) * (rank + 1), op)), values[own] * factor)
+    assert bool(tl.all(distributed.all_reduce(tl.asarray([rank == 0], backend=tl.current_backend()), "max")))
+    if tl.current_backend() != "jax":
+        slope = tl.grad(lambda x: tl.sum(distributed.all_reduce(x) ** 2) * (rank + 1))(array([1.0, 2.0]))
+        np.testing.assert_allclose(tl.to_numpy(slope), 2 * np.array([1.0, 2.0]) * size * total)
+    distributed.barrier()
+
+
+def refused(function: Any, *texts: str) -> None:
+    """Every process gets the error, which holds these texts."""
+    with pytest.raises(tl.distributed.DistributedError) as raised:
+        function()
+    assert [text for text in texts if text not in str(raised.value)] == [], str(raised.value)
+
+
+def check_errors(kind: str) -> None:
+    distributed, rank = tl.distributed, tl.distributed.rank()
+    refused(lambda: distributed.all_reduce({"w": array(np.ones(2 + rank))}), "'w': rank 0 has float32[2], rank 1 has float32[3]")
+    refused(lambda: distributed.all_reduce({"w": array([1], "float32" if rank else "int32")}), "rank 0 has int32[1]")
+    refused(lambda: distributed.all_reduce([array([1.0])] * (1 + rank)), "rank 0 has nothing")
+    refused(lambda: (distributed.all_gather if rank else distributed.all_reduce)(array([1.0])), "all_reduce(sum)", "all_gather()")
+    x, y = np.ones((8, 3), np.float32), np.ones((8, 1), np.float32)
+    trainer = tl.Trainer(mesh=distributed.mesh(), progress=False)
+
+    def fit(model: tl.Module, data: Any, rate: float = 0.1) -> None:
+        trainer.fit(model, data, tl.mse_loss, tl.SGD(rate), batch_size=8)
+
+    refused(lambda: fit(tl.Linear(3, 1 + rank), (x, y)), "parameter b", "rank 0 has float32[1], rank 1 has float32[2]")
+    refused(lambda: fit(tl.Linear(3, 1), (x, y), 0.1 + rank), "the optimizer", "'lr': 0.1")
+    refused(lambda: fit(tl.Linear(3, 1), [(x[: 8 - 2 * rank], y[: 8 - 2 * rank])]), "a batch", "[8, 3], rank 1 has", "[6, 3]")
+
+
+def wait_for_the_stuck() -> None:
+    """Rank 1 stops in the midst of a training; on JAX, which cannot leave a compiled step, before a barrier."""
+    rank = tl.distributed.rank()
+
+    def batches() -> Iterator[Any]:
+        for number in range(5):
+            if number == 3 and rank == 1:
+                time.sleep(300)
+            elif number == 3 and tl.current_backend() == "numpy":  # both are here: now 5 seconds are enough on any machine
+                own = group()
+                assert own.control is not None
+                own.control.timeout = own.engine.timeout = 5.0
+            yield np.ones((8, 3), np.float32), np.ones((8, 1), np.float32)
+
+    if tl.current_backend() == "jax":
+        if rank == 1:
+            time.sleep(300)
+        tl.distributed.barrier()
+    tl.Trainer(mesh=tl.distributed.mesh(), progress=False).fit(tl.Linear(3, 1), batches(), tl.mse_loss, tl.SGD(0.1))
+
+
+def divided(folder: str) -> None:
+    """On JAX, with 4 devices: parameters and slots divided over the axis `model`, beside a training on one device."""
+    for name, options in (("divided", {"data": 2, "model": 2, "rules": {"*/w": (None, "model")}}), ("whole", None)):
+        rng = np.random.default_rng(7)
+        x, y = rng.normal(size=(ROWS, 6)).astype(np.float32), rng.integers(0, 4, ROWS)
+        layers = tl.Linear(6, 16, seed=0), tl.ReLU(), tl.Dropout(0.3), tl.Linear(16, 4, seed=1)
+        model = tl.Sequential(*layers)
+        mesh = None if options is None else tl.distributed.mesh(**options)
+        seen: list[Any] = []
+
+        def look(run: Any, seen: list[Any] = seen) -> None:
+            seen.extend(x._data.addressable_shards[0].data.shape for x in (run.v["v0/w"], run.state["mean/v0/w"]))
+
+        trainer = tl.Trainer(mesh=mesh, progress=False)
+        history = trainer.fit(model, (x, y), tl.cross_entropy, tl.Adam(0.01), 5, callbacks=look, batch_size=8)
+        weights = {path: tl.to_numpy(value) for path, value in model.v.to_flat_dict().items()}
+        np.savez(Path(folder, f"{name}.npz"), losses=history.losses, shapes=seen, **weights)
+
+
+def main(folder: str, mode: str, dtype: str) -> None:
+    tl.distributed.initialize(timeout=5 if mode == "stuck" and os.environ["TRELLIS_BACKEND"] != "numpy" else 400)
+    if mode == "stuck":
+        return wait_for_the_stuck()
+    if mode == "divided":
+        return divided(folder)
+    wide = dtype == "float64"
+    if mode == "shared":
+        check_collectives()
+        check_errors(mode)
+    found: dict[str, Any] = {}
+    for kind, (model, shape) in models().items():
+        found |= train(kind, model, shape, wide)
+    model, shape = models()["cnn"]
+    path = Path(folder, "run.safetensors")  # begun by several processes, gone on with by one
+    found |= train("resumed", model, shape, wide, 3 if mode == "shared" else 5, checkpoint=path, resume=mode == "single")
+    if tl.distributed.rank() == 0:
+        np.savez(Path(folder, f"{mode}.npz"), **found)
+    return print(f"rank {tl.distributed.rank()} of {tl.distributed.size()} is done")
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

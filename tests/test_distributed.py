@@ -1,0 +1,205 @@
+"""Several processes on one machine: collectives, errors, and trainings that equal those of one process."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import trellis as tl
+from trellis.distributed import environment
+from trellis.distributed.control import difference
+from trellis.distributed.rows import share_of
+
+ROOT = Path(__file__).resolve().parent.parent
+WORKER = str(ROOT / "tests" / "distributed_worker.py")
+# Backend -> the dtype of its trainings: the two dtypes are split among the backends, to keep this short.
+DTYPES = {"numpy": "float64", "torch": "float32", "tensorflow": "float32", "jax": "float32"}
+
+
+def run(command: list[str], backend: str, seconds: int = 500, **more: str) -> str:
+    """What a command says. After `seconds`, which a loaded machine may need, it is ended with all that it started."""
+    quiet = {"OMP_NUM_THREADS": "1", "TF_CPP_MIN_LOG_LEVEL": "3"}
+    env = {**os.environ, "PYTHONPATH": str(ROOT), "TRELLIS_BACKEND": backend, **quiet, **more}
+    pipes: Any = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
+    with subprocess.Popen(command, env=env, text=True, start_new_session=True, **pipes) as started:
+        try:
+            said, _ = started.communicate(timeout=seconds)
+        finally:
+            end_group(started.pid)
+    assert started.returncode == 0, said[-6000:]
+    return said
+
+
+def end_group(group: int) -> None:
+    """End what is left of a group of processes: politely, so that mpiexec ends those of its own, then by force."""
+    for sent in (signal.SIGTERM, signal.SIGKILL):
+        for _ in range(100):
+            try:
+                os.killpg(group, sent)
+            except ProcessLookupError:
+                return
+            time.sleep(0.05)
+
+
+def launch(processes: int, backend: str, *arguments: str, options: tuple[str, ...] = (), **more: str) -> str:
+    agent = () if backend == "numpy" else ("--agent", "plain")
+    start = [sys.executable, "-m", "trellis", "launch", "-n", str(processes), "--backend", backend, *agent, *options]
+    return run([*start, *arguments], backend, **more)
+
+
+def test_two_processes_are_one(backend: str, tmp_path: Path) -> None:
+    dtype = DTYPES[backend]
+    said = launch(2, backend, WORKER, str(tmp_path), "shared", dtype)
+    assert "rank 0 of 2 is done" in said
+    assert "rank 1 of 2 is done" in said
+    run([sys.executable, WORKER, str(tmp_path), "single", dtype], backend)
+    shared, single = (np.load(tmp_path / f"{mode}.npz") for mode in ("shared", "single"))
+    tolerance = 1e-10 if dtype == "float64" else 1e-5
+    names = [name for name in single.files if not name.startswith("resumed/")]
+    assert len(names) > 40
+    assert len(single["mlp/losses"]) == 30
+    for name in names:
+        np.testing.assert_allclose(shared[name], single[name], rtol=0, atol=tolerance, err_msg=name)
+    for name in [name for name in names if name.startswith("cnn/")]:  # begun by two processes, gone on with by one
+        np.testing.assert_allclose(single[name.replace("cnn", "resumed")], single[name], rtol=0, atol=tolerance, err_msg=name)
+    if backend == "jax":
+        flags = "--xla_force_host_platform_device_count=4"
+        run([sys.executable, WORKER, str(tmp_path), "devices", dtype], backend, XLA_FLAGS=flags)
+        devices = np.load(tmp_path / "devices.npz")
+        for name in names:
+            np.testing.assert_allclose(devices[name], single[name], rtol=0, atol=tolerance, err_msg=name)
+
+
+@pytest.mark.parametrize("processes", [4])
+@pytest.mark.sweep
+def test_more_processes_are_one(backend: str, processes: int, tmp_path: Path) -> None:
+    launch(processes, backend, WORKER, str(tmp_path), "shared", "float32")
+    run([sys.executable, WORKER, str(tmp_path), "single", "float32"], backend)
+    shared, single = (np.load(tmp_path / f"{mode}.npz") for mode in ("shared", "single"))
+    for name in [name for name in single.files if not name.startswith("resumed/")]:
+        np.testing.assert_allclose(shared[name], single[name], rtol=0, atol=1e-5, err_msg=name)
+
+
+def test_a_stuck_process_is_named_on_numpy(tmp_path: Path) -> None:
+    check_a_stuck_process("numpy", tmp_path)
+
+
+@pytest.mark.sweep  # where a framework takes long to begin, as on a machine that does other things, 5 seconds may be too few
+def test_a_stuck_process_is_named(backend: str, tmp_path: Path) -> None:
+    check_a_stuck_process(backend, tmp_path)
+
+
+def check_a_stuck_process(backend: str, tmp_path: Path) -> None:
+    with pytest.raises(AssertionError) as raised:  # rank 0 fails, and the launcher ends rank 1
+        launch(2, backend, WORKER, str(tmp_path), "stuck", "float32")
+    said = str(raised.value)
+    assert "rank 1 (last seen in " in said
+    assert "did not come within 5 seconds" in said
+
+
+def test_parameters_are_divided_on_jax(tmp_path: Path) -> None:
+    run(
+        [sys.executable, WORKER, str(tmp_path), "divided", "float32"], "jax", XLA_FLAGS="--xla_force_host_platform_device_count=4"
+    )
+    divided, whole = (np.load(tmp_path / f"{name}.npz") for name in ("divided", "whole"))
+    assert {tuple(shape) for shape in divided["shapes"]} == {(16, 3)}  # half of each, of the weights and of Adam's means
+    assert {tuple(shape) for shape in whole["shapes"]} == {(16, 6)}
+    for name in whole.files:
+        if name != "shapes":
+            np.testing.assert_allclose(divided[name], whole[name], atol=1e-5, err_msg=name)
+
+
+@pytest.mark.parametrize("name", ["numpy", "torch", "tensorflow"])
+def test_where_parameters_are_not_divided_an_error_says_so(name: str) -> None:
+    mesh = tl.distributed.mesh(rules={"*/w": (None, "model")})
+    x = np.ones((4, 2), np.float32)
+    with pytest.raises(NotImplementedError, match=f"{name} holds every parameter whole on every process; mesh"):
+        tl.Trainer(mesh=mesh).fit(tl.Linear(2, 1).to_backend(name), (x, x[:, :1]), tl.mse_loss, tl.SGD(0.1))
+
+
+WRONG = [
+    ({"data": 0}, "data=0 must be a number of devices"),
+    ({"data": 3}, "data=3 \\* model=1 is not 1, the number of devices"),
+    ({"data": -1, "model": -1}, "data and model are both -1"),
+    ({"rules": {"*/w": ("rows",)}}, r"rules\['\*/w'\] names the axis 'rows'; the mesh has data, model"),
+]
+
+
+@pytest.mark.parametrize(("options", "text"), WRONG)
+def test_a_wrong_mesh_is_named(options: dict[str, Any], text: str) -> None:
+    with tl.using("numpy"), pytest.raises(ValueError, match=text):
+        tl.distributed.mesh(**options)
+
+
+def test_alone_collectives_change_nothing(backend: str) -> None:
+    x = tl.asarray([1.0, 2.0], backend=backend)
+    for found in (
+        tl.distributed.all_reduce({"x": x}, "mean")["x"],
+        tl.distributed.broadcast(x),
+        tl.distributed.reduce_scatter(x),
+    ):
+        assert found.backend == backend
+        np.testing.assert_array_equal(tl.to_numpy(found), [1.0, 2.0])
+    assert tl.distributed.all_gather(x).shape == (1, 2)
+    with pytest.raises(ValueError, match="op='min' is unknown; there are 'sum', 'mean', 'max'"):
+        tl.distributed.all_reduce(x, "min")
+    with pytest.raises(TypeError, match="the mean of int32 at '' is no int32"):
+        tl.distributed.all_reduce(tl.astype(x, tl.int32), "mean")
+    with pytest.raises(ValueError, match="source=1 must be a rank, from 0 to 0"):
+        tl.distributed.broadcast(x, 1)
+
+
+# ---- without processes ---------------------------------------------------------------------------------------------------------
+TORCHRUN = {"RANK": "1", "WORLD_SIZE": "4", "MASTER_ADDR": "n0", "MASTER_PORT": "29500", "LOCAL_RANK": "1"}
+STARTS = [
+    ({}, ("python", 0, 1, 0, "127.0.0.1", 0)),
+    (TORCHRUN, ("torchrun", 1, 4, 1, "n0", 29500)),
+    ({**TORCHRUN, "TORCHELASTIC_RUN_ID": "x", "TORCHELASTIC_RESTART_COUNT": "2"}, ("torchrun", 1, 4, 1, "n0", 29503)),
+    ({"PMI_RANK": "2", "PMI_SIZE": "3", "MPI_LOCALRANKID": "2"}, ("mpirun", 2, 3, 2, "127.0.0.1", 0)),
+    ({"OMPI_COMM_WORLD_RANK": "0", "OMPI_COMM_WORLD_SIZE": "2"}, ("mpirun", 0, 2, 0, "127.0.0.1", 0)),
+    (
+        {"SLURM_PROCID": "5", "SLURM_NTASKS": "8", "SLURM_STEP_NODELIST": "gpu[03-06]", "SLURM_JOB_ID": "17"},
+        ("SLURM", 5, 8, 0, "gpu03", 20017),
+    ),
+    (
+        {"TF_CONFIG": '{"cluster": {"chief": ["a:1"], "worker": ["b:2", "c:3"]}, "task": {"type": "worker", "index": 1}}'},
+        ("TF_CONFIG", 2, 3, 0, "a", 1),
+    ),
+    (
+        {"TRELLIS_RANK": "1", "TRELLIS_SIZE": "2", "TRELLIS_LOCAL_RANK": "1", "TRELLIS_COORDINATOR": "n7:99"},
+        ("trellis launch", 1, 2, 1, "n7", 99),
+    ),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("variables", "expected"), STARTS, ids=lambda value: value[0] if isinstance(value, tuple) else "")
+def test_the_environment_says_who_a_process_is(variables: dict[str, str], expected: tuple[Any, ...]) -> None:
+    assert tuple(environment.find(variables)) == expected
+
+
+def test_a_wrong_environment_is_named() -> None:
+    with pytest.raises(ValueError, match=r"TF_CONFIG='\{\}' names no cluster"):
+        environment.find({"TF_CONFIG": "{}"})
+    with pytest.raises(ValueError, match="torchrun says rank 4 of 4 processes"):
+        environment.find({**TORCHRUN, "RANK": "4"})
+
+
+@pytest.mark.parametrize("rows", [1, 3, 4, 8, 11])
+@pytest.mark.parametrize("size", [1, 2, 4])
+def test_shares_cover_a_batch_once(rows: int, size: int) -> None:
+    shares = [share_of(rows, rank, size) for rank in range(size)]
+    covered = [row for first, count, _ in shares for row in range(first, first + count)]
+    assert covered == list(range(rows)) if rows >= size else all(share == (0, rows, rows) for share in shares)
+
+
+def test_differences_group_the_ranks() -> None:
+    described = [{"w": "a", "b": "x"}, {"w": "b", "b": "x"}, {"w": "b", "b": "y"}]
+    assert difference(described) == "'w': rank 0 has a, ranks 1, 2 has b (and 1 more differences)"

@@ -1,0 +1,98 @@
+"""`mesh`: how the devices share the work of a training."""
+
+from __future__ import annotations
+
+import fnmatch
+import math
+from collections.abc import Mapping
+from importlib import import_module
+from typing import Any
+
+from trellis.core.dispatch import default_backend
+from trellis.distributed import collectives, environment
+from trellis.distributed.parts import PartSteps
+from trellis.distributed.steps import ProcessSteps
+from trellis.training.data import Place
+from trellis.training.steps import Steps, named_metrics
+
+
+class Rules:
+    """Which axis of the mesh divides which axis of a parameter, by patterns of paths."""
+
+    def __init__(self, rules: Mapping[str, Any], sizes: Mapping[str, int]) -> None:
+        self.rules, self.sizes = dict(rules), sizes
+        for pattern, axes in self.rules.items():
+            wrong = [axis for axis in axes if axis is not None and axis not in sizes]
+            if wrong:
+                raise ValueError(f"mesh: rules[{pattern!r}] names the axis {wrong[0]!r}; the mesh has {', '.join(sizes)}")
+
+    def spec(self, path: str, shape: tuple[int, ...]) -> tuple[str | None, ...]:
+        """An axis of the mesh, or None, for each axis of the parameter; empty if it lies whole on each device."""
+        axes = next((tuple(axes) for pattern, axes in self.rules.items() if fnmatch.fnmatchcase(f"/{path}", f"*{pattern}")), ())
+        if len(axes) > len(shape):
+            raise ValueError(f"mesh: a rule has {len(axes)} axes for {path!r} of shape {list(shape)}")
+        for axis, size in zip(axes, shape):
+            if axis is not None and size % self.sizes[axis]:
+                raise ValueError(f"mesh: {axis}={self.sizes[axis]} does not divide {path!r} of shape {list(shape)}")
+        return axes
+
+
+class Mesh:
+    """See `mesh`. The Trainer asks it for two things: `is_first`, whether this process prints and writes, and `steps`."""
+
+    def __init__(self, asked: dict[str, int], rules: Mapping[str, Any]) -> None:
+        self.asked, self.given_rules = asked, dict(rules)
+        self.group = collectives.group()
+        self.is_first = self.group.rank == 0
+        on_jax = default_backend() == "jax" if self.group.engine is None else self.group.engine.name == "jax"
+        self._resolve("jax" if on_jax else "")
+
+    def _resolve(self, backend: str) -> None:
+        """The sizes of the axes, once the devices are known."""
+        devices = import_module("trellis.distributed.sharding").device_count() if backend == "jax" else self.group.size
+        known = math.prod(size for size in self.asked.values() if size > 0)
+        self.sizes = {name: max(devices // known, 1) if size == -1 else size for name, size in self.asked.items()}
+        if math.prod(self.sizes.values()) != devices:
+            product = " * ".join(f"{name}={size}" for name, size in self.sizes.items())
+            raise ValueError(f"mesh: {product} is not {devices}, the number of devices; one axis may be -1, for the rest")
+        self.rules = Rules(self.given_rules, self.sizes)
+
+    def __repr__(self) -> str:
+        return f"mesh({', '.join(f'{name}={size}' for name, size in self.sizes.items())})"
+
+    def steps(self, model: Any, loss: Any, optimizer: Any, metrics: Any, place: Place, *rest: Any) -> Steps:
+        """The steps of a training over this mesh, in place of `Steps`."""
+        given = model, loss, optimizer, named_metrics(metrics), place, *rest
+        name = place.backend.name
+        if self.group.engine is not None and name != self.group.engine.name:
+            raise ValueError(f"fit: the model is on {name}, but the processes joined for {self.group.engine.name}")
+        if name == "jax":
+            self._resolve(name)
+            return import_module("trellis.distributed.sharding").SpreadSteps(self.group, self.sizes, self.rules, *given)
+        if self.sizes["model"] > 1 or self.given_rules:
+            raise NotImplementedError(
+                f"mesh: {name} holds every parameter whole on every process; mesh(data=-1) shares the rows of "
+                "batches. JAX divides parameters"
+            )
+        return PartSteps(*given) if self.group.size == 1 else ProcessSteps(self.group, *given)
+
+
+def mesh(*, data: int = -1, model: int = 1, rules: Mapping[str, Any] | None = None) -> Mesh:
+    """The devices of all processes as axes: `data` shares the rows of each batch. -1 takes all that are left.
+
+    On JAX these are all devices of all processes; elsewhere a process is one device.
+
+    >>> import trellis as tl
+    >>> tl.distributed.mesh(data=-1)
+    mesh(data=1, model=1)
+    """
+    found = environment.find()
+    if found.size > 1 and collectives.size() == 1:
+        raise RuntimeError(f"mesh: {found.starter} started {found.size} processes; call tl.distributed.initialize() first")
+    asked = {"data": data, "model": model}
+    for name, size in asked.items():
+        if not isinstance(size, int) or (size < 1 and size != -1):
+            raise ValueError(f"mesh: {name}={size!r} must be a number of devices, or -1 for all that are left")
+    if list(asked.values()).count(-1) > 1:
+        raise ValueError("mesh: data and model are both -1; give one of them a number")
+    return Mesh(asked, rules or {})

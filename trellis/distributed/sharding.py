@@ -1,0 +1,126 @@
+"""The steps of a training on JAX: one program over the devices of all processes.
+
+The arrays lie on all devices: batches by rows, parameters whole on each or by the rules of the mesh. XLA divides the work and
+adds the collectives, so the step is the same as on one device, with BatchNorm over all rows and the same random numbers.
+A batch whose rows the devices do not divide lies whole on each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import jax
+import numpy as np
+from jax.sharding import NamedSharding, PartitionSpec
+
+from trellis.core import tree
+from trellis.core.array import Array
+from trellis.core.dispatch import interpreters
+from trellis.core.leaves import Nest, unwrap
+from trellis.distributed.collectives import Group
+from trellis.distributed.parts import PartSteps
+from trellis.distributed.steps import Compared, description
+from trellis.ops.conversion import is_array, to_numpy
+from trellis.random.keys import Key
+from trellis.training.data import Batch, Place
+from trellis.training.steps import Moment
+
+
+def device_count() -> int:
+    return jax.device_count()
+
+
+class SpreadPlace(Compared, Place):
+    """The devices of a mesh: batches are spread over their axis `data`."""
+
+    def __init__(self, place: Place, group: Group, mesh: Any) -> None:
+        super().__init__(group)
+        self.backend, self.device, self.dtype, self.mesh = place.backend, place.device, place.dtype, mesh
+        self.spec = PartitionSpec()
+
+    def to_batch(self, batch: Any) -> Batch:
+        rows = self.rows_of(batch)
+        self.spec = PartitionSpec("data") if rows and rows % self.mesh.shape["data"] == 0 else PartitionSpec()
+        return super().to_batch(batch)
+
+    def _array(self, x: Any) -> Array:
+        own = interpreters[type(unwrap(x))].dtype_of(unwrap(x)) if is_array(x) else None
+        data = np.asarray(to_numpy(unwrap(x)) if is_array(x) else x)
+        dtype = self.dtype if own is not None and own.kind == "f" else self._whole(data, own)
+        return Array(self.spread(data if dtype is None else data.astype(self.backend.native_dtype(dtype)), self.spec))
+
+    def spread(self, data: Any, spec: Any) -> Any:
+        """An array on the devices of all processes; every process has all of the data, and places what its devices hold."""
+        return jax.make_array_from_callback(data.shape, NamedSharding(self.mesh, spec), lambda index: data[index])
+
+
+class SpreadSteps(PartSteps):
+    """Steps whose arrays lie on all devices of a mesh."""
+
+    place: SpreadPlace
+
+    def __init__(
+        self, group: Group, sizes: dict[str, int], rules: Any, model: Any, loss: Any, optimizer: Any, metrics: Any, place: Place,
+        compile: bool | None, *rest: Any,
+    ) -> None:  # fmt: skip
+        if compile is False:
+            raise ValueError("fit: compile=False does not go with a mesh on JAX, whose compiler divides the work; leave it out")
+        group.compare("fit", description(model, loss, optimizer, metrics, place))
+        mesh = jax.sharding.Mesh(np.array(jax.devices()).reshape(tuple(sizes.values())), tuple(sizes))
+        self.group, self.is_first = group, group.rank == 0
+        super().__init__(model, loss, optimizer, metrics, SpreadPlace(place, group, mesh), True, *rest)
+        shapes = {path: tuple(unwrap(x).shape) for path, x in tree.leaves_with_paths(model.v)}
+        self.specs = {path: spec for path, shape in shapes.items() if (spec := rules.spec(path, shape))}
+        self.whole = jax.jit(lambda flat: flat, out_shardings=NamedSharding(mesh, PartitionSpec()))
+        spread = self._outputs
+        self._outputs = lambda v, buffers, batch: self.give(spread(v, buffers, batch))
+
+    def _spec(self, path: str, shape: tuple[int, ...]) -> Any:
+        """The axes of the mesh for an array; slots of the optimizer lie as their parameter does."""
+        found = [name for name in self.specs if path == name or path.endswith(f"/{name}")]
+        spec = self.specs[max(found, key=len)] if found else ()
+        return PartitionSpec(*spec) if len(spec) <= len(shape) else PartitionSpec()
+
+    def _on_mesh(self, nest: Any, put: Any) -> Any:
+        taken = Nest(nest)
+        paths = tree.paths(taken.treedef)
+        return taken.rebuild([put(x, self._spec(path, tuple(x.shape))) for path, x in zip(paths, taken.leaves)])
+
+    def take(self, v: Any, buffers: Any, state: Any) -> tuple[Any, Any, Any]:
+        """Those of rank 0, on the mesh."""
+        engine = self.group.engine
+
+        def put(x: Any, spec: Any) -> Any:
+            return self._put(x if engine is None else engine.broadcast(x, 0), spec)
+
+        return self._on_mesh(v, put), self._on_mesh(buffers, put), self._on_mesh(state, put)
+
+    def _put(self, x: Any, spec: Any) -> Any:
+        return self.place.spread(np.asarray(x), spec)
+
+    def _constrained(self, nest: Any) -> Any:
+        mesh = self.place.mesh
+        return self._on_mesh(nest, lambda x, spec: jax.lax.with_sharding_constraint(x, NamedSharding(mesh, spec)))
+
+    def give(self, nest: Any) -> Any:
+        """Arrays of this process alone."""
+        if nest is None:
+            return None
+        taken = Nest(nest)
+        return taken.rebuild([self.whole(x).addressable_data(0) for x in taken.leaves])
+
+    def train(self, moment: Moment, state: Any) -> Any:
+        with self.group.explaining("fit: a step"):
+            return super().train(moment, state)
+
+    def _arrays(self, rate: float | None, seed: Key, step: int) -> Any:
+        return self._on_mesh(super()._arrays(rate, seed, step), self._put)
+
+    def _advance(self, v: Any, buffers: Any, clock: Any, batch: Any, state: Any, rate: Any) -> tuple[Any, ...]:
+        v, buffers, state, loss, measured, clock = super()._advance(v, buffers, clock, batch, state, rate)
+        return *map(self._constrained, (v, buffers, state)), loss, measured, self._constrained(clock)
+
+    def evaluate(self, v: Any, buffers: Any, batches: Iterable[Any]) -> dict[str, float]:
+        with self.group.explaining("evaluate"):
+            return super().evaluate(v, buffers, batches)

@@ -1,0 +1,165 @@
+"""The steps of a training in which each process runs its own program on its rows of a batch: torch, TensorFlow and NumPy.
+
+The loss of a batch is the mean over its rows, so that of a process is weighted by its share of the rows, and so is its gradient.
+The sum over the processes is then that of the whole batch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+
+from trellis.core import tree
+from trellis.core.array import Array
+from trellis.core.leaves import Nest, unwrap
+from trellis.distributed.collectives import Group, all_gather, broadcast_arrays, describe, reduce_arrays
+from trellis.distributed.parts import PartSteps
+from trellis.distributed.rows import Rows, share_of
+from trellis.ops.conversion import to_numpy
+from trellis.ops.manipulation import reshape
+from trellis.training.data import Batch, Place
+from trellis.training.steps import Means, Moment, mode
+
+
+class Compared:
+    """Batches that are compared between the processes, once for each shape."""
+
+    def __init__(self, group: Group) -> None:
+        self.group = group
+        self.shapes: set[Any] = set()
+
+    def rows_of(self, batch: Any) -> int:
+        """The number of rows of a batch, which all processes have."""
+        shapes = tuple((path, tuple(getattr(x, "shape", ()))) for path, x in tree.leaves_with_paths(batch))
+        if shapes not in self.shapes:
+            self.group.compare("fit: a batch", {path: f"an array of shape {list(shape)}" for path, shape in shapes})
+            self.shapes.add(shapes)
+        return shapes[0][1][0] if shapes and shapes[0][1] else 0
+
+
+class SharedPlace(Compared, Place):
+    """The framework and the device of a model, and the rows of each batch that this process has."""
+
+    def __init__(self, place: Place, group: Group) -> None:
+        super().__init__(group)
+        self.backend, self.device, self.dtype = place.backend, place.device, place.dtype
+        self.share = share_of(0, group.rank, group.size)  # of the last batch
+        self.even = False  # whether a batch that cannot be divided evenly stays whole
+
+    def to_batch(self, batch: Any) -> Batch:
+        rows = self.rows_of(batch)
+        share = share_of(rows, self.group.rank, self.group.size)
+        if self.even and rows % self.group.size:
+            share = (0, rows, rows)
+        self.share = share
+        first, count, _ = share
+        part = batch if count == rows else tree.map(lambda x: x[first : first + count], batch)
+        return super().to_batch(part)._replace(share=share, rows=rows)
+
+
+def description(model: Any, loss: Any, optimizer: Any, metrics: Any, place: Place) -> dict[str, str]:
+    """What must be equal on all processes for a training."""
+    found = {"the backend": place.backend.name, "the loss": _name(loss), "the metrics": ", ".join(metrics)}
+    for kind, arrays in (("parameter", model.v), ("buffer", model.buffers)):
+        found |= {f"{kind} {path}": describe(unwrap(x)) for path, x in tree.leaves_with_paths(arrays)}
+    found["frozen"] = ", ".join(sorted(model.frozen))
+    options = (
+        {name: value for name, value in vars(optimizer).items() if isinstance(value, (int, float, str))} if optimizer else {}
+    )
+    return found | {"the optimizer": f"{type(optimizer).__name__}({options})"}
+
+
+def _name(function: Any) -> str:
+    return getattr(function, "__qualname__", type(function).__name__)
+
+
+class ProcessSteps(PartSteps):
+    """Steps on the rows of this process; gradients, loss and metrics are those of all."""
+
+    place: SharedPlace
+
+    def __init__(self, group: Group, model: Any, loss: Any, optimizer: Any, metrics: Any, place: Place, *rest: Any) -> None:
+        group.compare("fit", description(model, loss, optimizer, metrics, place))
+        self.group, self.is_first = group, group.rank == 0
+        super().__init__(model, loss, optimizer, metrics, SharedPlace(place, group), *rest)
+        own = self._outputs
+        self._outputs = lambda v, buffers, batch: self._gathered(own(v, buffers, batch))
+        # Two processes that compiled a graph at different steps would wait for each other in different collectives.
+        overlaps = place.backend.name == "torch" and not self.compiles
+        made = import_module("trellis.distributed.torch").Buckets(group.engine) if overlaps else None
+        self.buckets: Any = made
+
+    def take(self, v: Any, buffers: Any, state: Any) -> tuple[Any, Any, Any]:
+        """Those of rank 0."""
+        nest = Nest((v, buffers, state))
+        with self.group.explaining("fit: the parameters of rank 0"):
+            return nest.rebuild(broadcast_arrays(self.group, nest.leaves, 0))
+
+    def train(self, moment: Moment, state: Any) -> Any:
+        with self.group.explaining("fit: a step"):
+            return super().train(moment, state)
+
+    def sums(self, moment: Moment, scale: Any = None, watch: Any = None) -> tuple[Any, Any, Any, Any]:
+        _, count, total = moment.batch.share
+        if count == total:
+            return super().sums(moment, scale)
+        weight = count / total
+        buckets: Any = self.buckets if self.parts.accumulate == 1 else None
+        watch = None if buckets is None else (lambda v: buckets.watch(Nest(v).leaves))
+        loss, measured, buffers, grads = super().sums(moment, weight if scale is None else weight * scale, watch)
+        measured = self.weighted(measured, weight)
+        if buckets is not None:
+            nest, others = Nest(grads), Nest((loss, measured))
+            sums, more = buckets.finish(nest.leaves, others.leaves)
+            grads, (loss, measured) = nest.rebuild(sums), others.rebuild(more)
+        else:
+            loss, measured, grads = self._sum((loss, measured, grads))
+        return loss, measured, buffers, grads
+
+    def stream(self, key: Any, first: int, rows: int) -> Any:
+        return Rows(self.group, key, first, rows)
+
+    def _sum(self, nest: Any) -> Any:
+        taken = Nest(nest)
+        return taken.rebuild(reduce_arrays(self.group, taken.leaves, "sum"))
+
+    # ---- evaluation ------------------------------------------------------------------------------------------------------------
+    def evaluate(self, v: Any, buffers: Any, batches: Iterable[Any]) -> dict[str, float]:
+        """Each process measures its rows; the sums over the rows are added up."""
+        own = Means(metrics=self.metrics)
+        with mode(self.model, False):
+            for batch in map(self.place.to_batch, batches):
+                _, count, total = batch.share
+                if rows := count if count < total or self.group.rank == 0 else 0:  # a batch that all have whole is that of rank 0
+                    loss, measured = self._measure(v, buffers, batch[:3])
+                    own.add(rows, {"loss": float(loss), **tree.map(to_numpy, measured)})
+        sums = {
+            name: {k: np.asarray(x).tolist() for k, x in s.items()} if isinstance(s, dict) else s for name, s in own.sums.items()
+        }
+        means = Means(metrics=self.metrics)
+        for rows, values in self.group.exchange("evaluate", [own.rows, sums]):
+            if rows:
+                given = {
+                    n: {k: np.asarray(x) for k, x in s.items()} if isinstance(s, dict) else s / rows for n, s in values.items()
+                }
+                means.add(rows, given)
+        return means.values()
+
+    def predict(self, v: Any, buffers: Any, batches: Iterable[Any]) -> Any:
+        self.place.even = True
+        try:
+            return super().predict(v, buffers, batches)
+        finally:
+            self.place.even = False
+
+    def _gathered(self, outputs: Any) -> Any:
+        """The outputs for the rows of all processes, of those for the last batch."""
+        _, count, total = self.place.share
+        return outputs if count == total else tree.map(_joined, all_gather(outputs))
+
+
+def _joined(x: Any) -> Any:
+    return Array(unwrap(reshape(x, (x.shape[0] * x.shape[1], *x.shape[2:]))))

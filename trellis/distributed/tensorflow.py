@@ -1,0 +1,86 @@
+"""Collectives by the runtime of tf.distribute, eager and inside tf.function."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import tensorflow as tf
+from tensorflow.core.protobuf.tensorflow_server_pb2 import ServerDef
+from tensorflow.python.eager import context
+
+from trellis.distributed.control import Control, begun_text
+from trellis.distributed.environment import Start
+
+CARRIES = ("int32", "int64", "float16", "float32", "float64")
+_GROUP = 1
+
+
+class Engine:
+    name = "tensorflow"
+    carries = CARRIES
+    spreads_programs = False
+
+    def __init__(self, start: Start, control: Control, addresses: Sequence[str], timeout: float) -> None:
+        self.size, self.rank, self.timeout, self.instances = start.size, start.rank, timeout, 0
+        self.made: dict[Any, Callable[[Any], Any]] = {}
+        own: Any = context.context()
+        if own._context_handle is not None:
+            raise RuntimeError(begun_text("TensorFlow"))
+        server = ServerDef(protocol="grpc", job_name="worker", task_index=start.rank)
+        job = server.cluster.job.add(name="worker")
+        for i, address in enumerate(addresses):
+            job.tasks[i] = address
+        server.default_session_config.experimental.collective_group_leader = "/job:worker/replica:0/task:0"
+        own.ensure_initialized()
+        quiet = logging.getLogger("absl")
+        level = quiet.level
+        quiet.setLevel(logging.ERROR)  # it warns of tensors that were made before, and there are none
+        try:
+            own.enable_collective_ops(server)
+        finally:
+            quiet.setLevel(level)
+
+    def _run(self, kind: str, x: Any, collective: Callable[[Any, dict[str, Any]], Any]) -> Any:
+        """The op itself in a graph; eagerly in a tf.function that is kept, because each new instance has to be agreed upon.
+
+        TensorFlow knows no gradient of it: `collectives` gives it one, from outside.
+        """
+        x = tf.stop_gradient(x)
+        if not tf.executing_eagerly():
+            return collective(x, self._options())
+        key = kind, x.dtype, tuple(x.shape)
+        if key not in self.made:
+            options = self._options()
+            made: Any = tf.function(lambda x: collective(x, options), autograph=False)
+            self.made[key] = made.get_concrete_function(tf.TensorSpec(x.shape, x.dtype))
+        return self.made[key](x)
+
+    def _options(self) -> dict[str, Any]:
+        self.instances += 1
+        return {
+            "group_size": self.size, "group_key": _GROUP, "instance_key": self.instances, "ordering_token": [],
+            "communication_hint": "ring", "timeout_seconds": self.timeout,
+        }  # fmt: skip
+
+    def all_reduce(self, flat: Any, op: str) -> Any:
+        merge = "Add" if op == "sum" else "Max"
+        return self._run(merge, flat, lambda x, o: tf.raw_ops.CollectiveReduceV2(input=x, merge_op=merge, final_op="Id", **o))
+
+    def all_gather(self, flat: Any) -> Any:
+        return self._run("gather", flat[None], lambda x, o: tf.raw_ops.CollectiveGatherV2(input=x, **o))
+
+    def broadcast(self, flat: Any, source: int) -> Any:
+        # The op of the runtime is two, one for who sends and one for who receives; a sum with zeros is the same for all.
+        mine = flat if self.rank == source else tf.zeros_like(flat)
+        return self.all_reduce(mine, "sum")
+
+    def reduce_scatter(self, rows: Any, op: str) -> Any:
+        return self.all_reduce(rows, op)[self.rank]
+
+    def abort(self) -> None:
+        os._exit(1)
+
+    def shutdown(self) -> None: ...

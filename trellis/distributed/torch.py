@@ -1,0 +1,129 @@
+"""Collectives by torch.distributed: gloo on CPU, nccl on GPU."""
+
+from __future__ import annotations
+
+import datetime
+import os
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from trellis.distributed.control import Control
+from trellis.distributed.environment import Start
+
+Flat = list[Any]
+CARRIES = ("uint8", "int8", "int32", "int64", "float16", "bfloat16", "float32", "float64")
+FIRST_BUCKET, BUCKET = 2**20, 25 * 2**20  # bytes; as torch's own DistributedDataParallel
+
+
+class Engine:
+    name = "torch"
+    carries = CARRIES
+    spreads_programs = False  # each process runs a program of its own
+
+    def __init__(self, start: Start, control: Control, addresses: Sequence[str], timeout: float) -> None:
+        self.size = start.size
+        kind = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo"
+        if torch.cuda.is_available():
+            torch.cuda.set_device(start.local_rank % torch.cuda.device_count())
+        wait = datetime.timedelta(seconds=timeout)
+        host, _, port = addresses[0].rpartition(":")
+        # A store of our own: under torchrun, tcp:// would look for that of its agent at this address.
+        store = dist.TCPStore(host, int(port), start.size, start.rank == 0, wait)
+        dist.init_process_group(kind, timeout=wait, world_size=start.size, rank=start.rank, store=store)
+
+    def all_reduce(self, flat: Any, op: str) -> Any:
+        made = flat.clone()
+        dist.all_reduce(made, dist.ReduceOp.SUM if op == "sum" else dist.ReduceOp.MAX)
+        return made
+
+    def all_gather(self, flat: Any) -> Any:
+        made = flat.new_empty((self.size, *flat.shape))
+        dist.all_gather(list(made.unbind(0)), flat.contiguous())
+        return made
+
+    def broadcast(self, flat: Any, source: int) -> Any:
+        made = flat.clone()
+        dist.broadcast(made, source)
+        return made
+
+    def reduce_scatter(self, rows: Any, op: str) -> Any:
+        if rows.is_cuda:
+            made = torch.empty_like(rows[0])
+            dist.reduce_scatter_tensor(made, rows.contiguous(), dist.ReduceOp.SUM if op == "sum" else dist.ReduceOp.MAX)
+            return made
+        return self.all_reduce(rows, op)[dist.get_rank()]  # gloo has none of its own
+
+    def abort(self) -> None:
+        os._exit(1)
+
+    def shutdown(self) -> None:
+        dist.destroy_process_group()
+
+
+class Buckets:
+    """Sums of gradients over the processes, begun while the backward pass still runs.
+
+    `watch` takes the leaves that the loss is differentiated by. As soon as a bucket of gradients is whole it goes on its way, in
+    the same order on every process. `finish` sends the last one, with other small arrays, and waits for all of them.
+    """
+
+    def __init__(self, engine: Engine) -> None:
+        self.engine = engine
+        self.plan: list[list[int]] = []
+
+    def watch(self, leaves: Flat) -> None:
+        if not self.plan:
+            self.plan = _plan(leaves)
+        self.leaves = leaves
+        self.left = [len(bucket) for bucket in self.plan]
+        self.bucket_of = {i: number for number, bucket in enumerate(self.plan) for i in bucket}
+        self.grads: dict[int, Any] = {}
+        self.works: list[tuple[Any, Any]] = []
+        self.handles = [x.register_hook(lambda grad, i=i: self._take(i, grad)) for i, x in enumerate(leaves)]
+
+    def _take(self, i: int, grad: Any) -> None:
+        self.grads[i] = grad
+        self.left[self.bucket_of[i]] -= 1
+        while len(self.works) < len(self.plan) - 1 and not self.left[len(self.works)]:
+            self._send(self.plan[len(self.works)])
+
+    def _send(self, bucket: list[int], more: Flat = []) -> None:  # noqa: B006 (never changed)
+        flat = torch.cat([x.reshape(-1) for x in (*(self.grads.pop(i) for i in bucket), *more)])
+        self.works.append((dist.all_reduce(flat, async_op=True), flat))
+
+    def finish(self, grads: Flat, extras: Flat) -> tuple[Flat, Flat]:
+        """The sums, for gradients that autograd has returned (zeros for a leaf that the loss does not reach), and of extras."""
+        dtype = grads[self.plan[-1][0]].dtype
+        beside = [i for i, x in enumerate(extras) if x.dtype == dtype]
+        for handle in self.handles:
+            handle.remove()
+        for bucket in self.plan[len(self.works) :]:
+            for i in bucket:
+                self.grads.setdefault(i, grads[i])
+            self._send(bucket, [extras[i] for i in beside] if bucket is self.plan[-1] else [])
+        results, others = list(grads), list(extras)
+        for (work, flat), bucket in zip(self.works, self.plan):
+            work.wait()
+            places = [(results, i) for i in bucket] + ([(others, i) for i in beside] if bucket is self.plan[-1] else [])
+            for (values, i), part in zip(places, flat.split([values[i].numel() for values, i in places])):
+                values[i] = part.view_as(values[i])
+        for i in set(range(len(extras))) - set(beside):
+            others[i] = self.engine.all_reduce(extras[i], "sum")
+        return results, others
+
+
+def _plan(leaves: Flat) -> list[list[int]]:
+    """Positions of leaves in buckets of one dtype: the last leaves, whose gradients come first, in the first bucket."""
+    plan: list[list[int]] = []
+    room = 0
+    for i in reversed(range(len(leaves))):
+        size = leaves[i].numel() * leaves[i].element_size()
+        if not plan or size > room or leaves[plan[-1][0]].dtype != leaves[i].dtype:
+            plan.append([])
+            room = BUCKET if len(plan) > 1 else FIRST_BUCKET
+        plan[-1].append(i)
+        room -= size
+    return plan
