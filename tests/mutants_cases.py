@@ -97,9 +97,9 @@ FAULTS = [
     Fault("multinomial replace", "random/samplers.py", "_classes(draw, population_size, rows, num_samples, replace)", "_classes(draw, population_size, rows, num_samples, True)", _tests(RANDOM, "test_multinomial")),
     Fault("multinomial probs", "random/samplers.py", 'if probs is None:\n            return below', 'if True:\n            return below', _tests(RANDOM, "test_multinomial")),
     Fault("exponential scale", "random/distributions.py", 'draw.parameter("scale", compute) * standard', "standard", _tests("test_random_numbers", "test_distribution[exponential]")),
-    Fault("gamma shape", "random/distributions.py", "d = where(small, alpha + 1.0, alpha) - 1.0 / 3.0", "d = where(small, alpha + 1.0, alpha)", _tests("test_random_numbers", "test_distribution[gamma]")),
+    Fault("gamma shape", "random/distributions.py", "d = tl.where(small, alpha + 1.0, alpha) - 1.0 / 3.0", "d = tl.where(small, alpha + 1.0, alpha)", _tests("test_random_numbers", "test_distribution[gamma]")),
     Fault("truncated normal std", "random/distributions.py", 'draw.parameter("mean", wide) + draw.parameter("std", wide) * standard', 'draw.parameter("mean", wide) + standard', _tests("test_random_numbers", "test_distribution[truncated moved]")),
-    Fault("poisson acceptance", "random/distributions.py", "<= _poisson_log(maximum(k, 0.0), mean)", "<= _poisson_log(maximum(k, 0.0), mean + 1.0)", _tests("test_random_numbers", "test_distribution[poisson large]", "test_distribution[poisson huge]")),
+    Fault("poisson acceptance", "random/distributions.py", "<= _poisson_log(tl.maximum(k, 0.0), mean)", "<= _poisson_log(tl.maximum(k, 0.0), mean + 1.0)", _tests("test_random_numbers", "test_distribution[poisson large]", "test_distribution[poisson huge]")),
     # ---- modules and layers
     Fault("top_mod depth", "nn/navigation.py", "return above[depth]", "return above[-1]", _tests(MODULES, "test_top_module")),
     Fault("top_v depth", "nn/module.py", "return self.top_mod(depth).v", "return self.top_mod().v", _tests(MODULES, "test_top_variables")),

@@ -71,7 +71,7 @@ xp = tl.namespace(backend)
 
 
 def same(x, kind, expected, dtype=tl.float32, rtol=1e-5):
-    assert type(x) is kind, (type(x), kind)
+    assert isinstance(x, kind), (type(x), kind)
     assert tl.asarray(x).dtype is dtype, tl.asarray(x).dtype
     np.testing.assert_allclose(tl.to_numpy(x).astype(np.float64), expected, rtol=rtol, atol=1e-7)
 

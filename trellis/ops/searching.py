@@ -79,7 +79,9 @@ def where(condition: AnyArray, x1: Operand | None = None, x2: Operand | None = N
     """
     if condition is None:
         raise errors.missing_operand("where", "condition")
-    if x1 is None and x2 is None:
+    if x1 is None or x2 is None:
+        if x1 is not None or x2 is not None:
+            raise errors.missing_operand("where", "x1" if x1 is None else "x2")
         return nonzero(condition)
     return call("where", condition, x1, x2)
 
