@@ -32,38 +32,8 @@ newaxis = None
 
 
 # The public names of the rooms that load when one of their names is used first: arrays alone do not need them.
-_LATER: dict[str, tuple[str, ...]] = {
-    "distributions": (),
-    "metrics": (),
-    "nn": (
-        "AdaptiveAvgPool1D", "AdaptiveAvgPool2D", "AdaptiveAvgPool3D", "AdaptiveMaxPool1D", "AdaptiveMaxPool2D",
-        "AdaptiveMaxPool3D", "AvgPool1D", "AvgPool2D", "AvgPool3D", "BatchNorm1D", "BatchNorm2D", "BatchNorm3D", "Bilinear",
-        "CELU", "Constant", "Conv1D", "Conv1DTranspose", "Conv2D", "Conv2DTranspose", "Conv3D", "Conv3DTranspose",
-        "DepthwiseConv1D", "DepthwiseConv2D", "Dropout", "ELU", "Embedding", "Flatten", "GELU", "GLU", "GRU", "GRUCell",
-        "GlobalAvgPool", "GlobalMaxPool", "GlorotNormal", "GlorotUniform", "GroupNorm", "GumbelSoftmax", "Hardsigmoid",
-        "Hardswish", "Hardtanh", "HeNormal", "HeUniform", "Identity", "IdentityMatrix", "Initializer", "InstanceNorm", "LSTM",
-        "LSTMCell", "Lambda", "LayerNorm", "LeakyReLU", "LecunNormal", "LecunUniform", "Linear", "LogSigmoid", "LogSoftmax",
-        "MaxPool1D", "MaxPool2D", "MaxPool3D", "Mish", "Module", "ModuleDict", "ModuleList", "MultiHeadAttention", "Normal",
-        "Ones", "Orthogonal", "PReLU", "RMSNorm", "RNN", "RNNCell", "ReLU", "ReLU6", "Residual", "SELU", "SeparableConv1D",
-        "SeparableConv2D", "Sequential", "SiLU", "Sigmoid", "Siren", "Softmax", "Softplus", "Softsign", "SwiGLU", "Tanh",
-        "TransformerDecoder", "TransformerDecoderLayer", "TransformerEncoder", "TransformerEncoderLayer", "TruncatedNormal",
-        "Uniform", "VarianceScaling", "Zeros", "functional_call", "initializers", "load", "save", "summary",
-    ),
-    "optim": (
-        "Adadelta", "Adafactor", "Adagrad", "Adam", "AdamW", "Adamax", "EMA", "LAMB", "LARS", "Lion", "NAdam", "Optimizer",
-        "RAdam", "RMSprop", "SGD", "accumulate", "adam_step", "adam_update", "clip_by_global_norm", "clip_by_value",
-        "constant_schedule", "cosine_schedule", "exponential_schedule", "global_norm", "gradient_descent_update", "lamb_update",
-        "lars_update", "linear_schedule", "one_cycle_schedule", "optimizer_update", "piecewise_schedule", "polynomial_schedule",
-        "sequential_schedule", "step_schedule", "warmup_schedule",
-    ),
-    "training": (
-        "Batches", "CSVLogger", "Callback", "Checkpoint", "EarlyStopping", "History", "NonFiniteLoss", "ReduceLROnPlateau",
-        "TensorBoard", "Trainer", "plot_curves",
-    ),
-    "convert": (),
-    "distributed": (),
-    "trace.transpile": ("Graph", "TranspileReport", "can_transpile", "transpile"),
-}  # fmt: skip
+with open(__file__.removesuffix("__init__.py") + "later.txt", encoding="utf-8") as _file:
+    _LATER = {room: tuple(names) for room, *names in (line.split() for line in _file)}
 _ROOM_OF = {name: room for room, names in _LATER.items() for name in names}
 
 if not _TYPE_CHECKING:  # a type checker sees the names above
