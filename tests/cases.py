@@ -159,7 +159,7 @@ case("swapaxes", lambda tl, x: tl.swapaxes(x, 0, -1), lambda x: np.swapaxes(x, 0
 case("transpose", lambda tl, x: tl.transpose(x), np.transpose, T)
 case("cumsum", lambda tl, x: tl.cumsum(x), np.cumsum, T)
 case("cumprod", lambda tl, x: tl.cumprod(x, 1), lambda x: np.cumprod(x, 1), T)
-case("dot", lambda tl, x: tl.dot(x, x[0].T), lambda x: np.dot(x, x[0].T), T)
+case("dot", lambda tl, x: tl.dot(x, tl.matrix_transpose(x[0])), lambda x: np.dot(x, x[0].T), T)
 case("round:decimals", lambda tl, x: tl.round(x, 1), lambda x: np.round(x, 1), T)
 case("flip", lambda tl, x: tl.flip(x, axis=(0, -1)), lambda x: np.flip(x, (0, -1)), T)
 case("flip:all", lambda tl, x: tl.flip(x), np.flip, T)

@@ -293,6 +293,8 @@ def module_stub(name: str) -> str:
     for node in tree.body:
         body += statement(node, module, tuples)
     defined = {n for node in body for n in names_of(node)}
+    if "__all__" not in defined:
+        body.insert(0, ast.Assign([ast.Name("__all__")], ast.List([ast.Constant(public) for public in module.__all__]), lineno=0))
     for public in module.__all__:
         if public not in defined and inspect.isclass(made := getattr(module, public)):
             body.append(ast.ClassDef(public, [ast.Name(made.__bases__[0].__name__)], [], [constructor(made)], []))

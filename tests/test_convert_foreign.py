@@ -131,6 +131,38 @@ def check_refusal(model: tl.Module, backend: str, message: str) -> None:
     assert all(x._data is before[path] for path, x in model.v.to_flat_dict().items())
 
 
+def check_data(model: tl.Module, backend: str, expected: Any) -> None:
+    """NumPy arrays and free ones are data, as for layers of Trellis; an Array of another backend is a mistake."""
+    first = tl.Sequential(model, tl.Identity())
+    for one in (model, first):
+        for given in (X, tl.asarray(X.tolist())):
+            found = one(given)
+            assert type(found) is tl.Array
+            assert found.backend == backend
+            np.testing.assert_allclose(to_numpy(tl.stop_gradient(found)), expected, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(to_numpy(tl.stop_gradient(model(X, v=model.v))), expected, rtol=1e-5, atol=1e-6)
+    kind = type(model.native).__name__ if not isinstance(model.native, tuple) else model.native.name
+    text = rf"{kind}, a module of .*, runs on {backend}, and an argument is an array of numpy; bring it with tl.to_backend\(x, "
+    for one in (model, first):
+        with pytest.raises(TypeError, match=text):
+            one(tl.asarray(X, backend="numpy"))
+
+
+@pytest.mark.xdist_group("torch")
+def test_data_for_torch() -> None:
+    import torch
+
+    class Scaled(torch.nn.Linear):
+        def forward(self, x: Any, scale: Any = 1.0) -> Any:  # type: ignore[override]
+            return super().forward(x) * scale
+
+    native = Scaled(3, 2)
+    model, expected = tl.Module.from_torch_module(native), native(torch.tensor(X)).detach().numpy()
+    check_data(model, "torch", expected)
+    for scale in (np.float32(2), np.array(2, np.float32), 2):  # a scalar of NumPy is a number
+        np.testing.assert_allclose(to_numpy(tl.stop_gradient(model(torch.tensor(X), scale=scale))), 2 * expected, rtol=1e-5)
+
+
 # ---- JAX -----------------------------------------------------------------------------------------------------------------------
 @pytest.mark.xdist_group("jax")
 def test_modules_of_jax_stay_on_jax() -> None:
@@ -155,6 +187,54 @@ def test_modules_of_jax_stay_on_jax() -> None:
     with pytest.raises(ValueError, match=r"runs on jax and cannot hold arrays of torch"):
         whole.to_torch_module()
     assert whole.to_backend("jax").v["v0/w"].backend == "jax"
+
+
+@pytest.mark.xdist_group("jax")
+def test_data_for_jax() -> None:
+    from flax import linen, nnx
+
+    native = nnx.Linear(3, 2, rngs=nnx.Rngs(0))
+    check_data(tl.Module.from_flax_module(native), "jax", np.asarray(native(X)))
+    model = tl.Module.from_flax_module(linen.Dense(2), instance_args=(X,))
+    check_data(model, "jax", X @ to_numpy(model.v["params/kernel"]) + to_numpy(model.v["params/bias"]))
+
+
+@pytest.mark.xdist_group("jax")
+def test_parts_of_a_converted_model_are_not_replaced_in_nnx() -> None:
+    """The model computes as before, so that the new part would not be used."""
+    import jax.numpy as jnp
+    from flax import nnx
+
+    class Net(tl.Module):
+        def __init__(self) -> None:
+            self.body, self.drop, self.out = [tl.Linear(3, 4)], tl.Dropout(0.5), tl.Linear(4, 2)
+
+        def forward(self, x: Any) -> Any:
+            return self.out(self.drop(self.body[0](x)))
+
+    def put(native: Any, name: str, value: Any) -> None:
+        *above, last = name.split("/")
+        for key in above:
+            native = getattr(native, key)
+        delattr(native, last) if value is None else setattr(native, last, value)
+
+    line, net = nnx.Linear(4, 2, rngs=nnx.Rngs(0)), Net()
+    rows = {
+        "out": (line, "out"), "body/v0": (line, "body/v0"), "drop": (nnx.Dropout(0.1), "drop"),
+        "out/w": (jnp.ones((2, 4)), "out/w"), "body": (None, "body/v0/w"),
+    }  # fmt: skip
+    for name, (value, named) in rows.items():
+        native = net.to_flax_module(check=False)
+        put(native, name, value)
+        for use in (lambda native: native(jnp.asarray(X)), tl.Module.from_flax_module):
+            with pytest.raises(
+                RuntimeError, match=f"Net: {named!r} was replaced or removed; change the Trellis model and convert"
+            ):
+                use(native)
+    native = net.to_flax_module(check=False)
+    put(native, "more", line)  # a part beside those of the model
+    put(native, "out/w", nnx.Param(jnp.zeros((2, 4))))  # another value
+    assert not np.asarray(native.eval() or native(jnp.asarray(X))).any()
 
 
 @pytest.mark.xdist_group("jax")
@@ -191,3 +271,12 @@ def test_keras_stays_where_it_is() -> None:
     stack.add(keras.layers.Dense(5))
     assert sorted(x.shape for x in model.v.to_flat_dict().values()) == [(3,), (3, 3), (3, 5), (5,)]
     assert tuple(model(X).shape) == (4, 5)
+
+
+@pytest.mark.xdist_group("tensorflow")
+def test_data_for_keras() -> None:
+    import keras
+
+    native = keras.layers.Dense(2)
+    expected = np.asarray(native(X))
+    check_data(tl.Module.from_keras_module(native), "tensorflow", expected)

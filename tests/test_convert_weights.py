@@ -321,6 +321,55 @@ def test_parameters_of_ones_own() -> None:
     same_nest(export_weights(model, report), state)
 
 
+class Nested(tl.Module):
+    """Parameters and layers in lists and dicts, all square, so that a layout that is wrong fits as well."""
+
+    def __init__(self) -> None:
+        self.parts = [tl.random_normal(shape=(3, 3)), tl.Linear(3, 3), [tl.random_normal(shape=(3,))]]
+        self.table = {"a": tl.random_normal(shape=(3, 3)), "b": (tl.Linear(3, 3), tl.random_normal(shape=(3,)))}
+
+    def forward(self, x: Any) -> Any:
+        first = self.parts[1](x @ self.parts[0]) * self.parts[2][0]
+        return self.table["b"][0](tl.tanh(first) @ self.table["a"]) + self.table["b"][1]
+
+
+def _flax_state(model: tl.Module) -> Any:
+    from flax import nnx
+
+    return nnx.to_pure_dict(nnx.state(model.to_flax_module(check=False), nnx.Param))
+
+
+def _haiku_params(model: tl.Module) -> Any:
+    import haiku as hk
+    import jax
+
+    native = model.to_haiku_module(check=False)
+    return hk.transform(lambda x: native()(x)).init(jax.random.PRNGKey(0), SEQUENCE[0, :, :3])
+
+
+OWN_FORMS: dict[str, Any] = {  # of a model: another one of its class is loaded from it
+    "torch": lambda model: model.to_torch_module(check=False),
+    "torch's state_dict": lambda model: model.to_torch_module(check=False).state_dict(),
+    "keras": lambda model: model.to_keras_module(check=False),
+    "flax": lambda model: model.to_flax_module(check=False),
+    "flax's state": _flax_state,
+    "haiku's params": _haiku_params,
+    "the model": lambda model: model,
+    "its v": lambda model: model.v,
+}
+
+
+@pytest.mark.parametrize("form", OWN_FORMS)
+def test_parameters_in_lists_of_ones_own_forms(form: str) -> None:
+    original, other = Nested(), Nested()
+    report = load_weights(other, OWN_FORMS[form](original))
+    assert report.framework == "trellis"
+    assert report.complete
+    for path, x in original.v.to_flat_dict().items():
+        near(other.v[path], x)
+    near(other(SEQUENCE[0, :, :3]), original(SEQUENCE[0, :, :3]))
+
+
 def test_the_page_of_converters_runs() -> None:
     """All examples of docs/converters.md, one after the other in one process."""
     from test_docs import _PYTHON_BLOCK, ROOT, output_of, printed

@@ -44,6 +44,8 @@ def broken_links(page: Path) -> list[str]:
             continue  # another site: not looked up, so that tests need no network
         path, _, anchor = link.partition("#")
         target = (page.parent / path).resolve() if path else page
+        if target.parent.name == "reference":
+            continue  # made when the site is built, which finds links that lead nowhere
         if not target.exists() or (anchor and anchor not in anchors(target)):
             broken.append(link)
     return broken

@@ -19,6 +19,8 @@ FUNCTIONS: dict[str, Callable[[Any], Any]] = {
     "quantile nearest": lambda x: tl.quantile(x, 0.3, axis=-1, method="nearest"),
     "nanmedian": tl.nanmedian,
     "adaptive_avg_pool1d": lambda x: tl.adaptive_avg_pool1d(tl.expand_dims(x, -1), 2),
+    "pixel_shuffle": lambda x: tl.pixel_shuffle(tl.expand_dims(x, (0, -1)) * tl.ones(4, dtype=x.dtype, backend="torch"), 2),
+    "reshape of a view": lambda x: tl.reshape(tl.permute_dims(tl.reshape(x, (-1, 1, x.shape[0])), (2, 1, 0)), (-1,)),
 }
 
 
@@ -29,6 +31,6 @@ def test_symbolic_sizes() -> None:
     x = torch.tensor(np.random.default_rng(3).permutation(15).reshape(3, 5) * 1.5)
     expected = run(x)
     torch._dynamo.reset()
-    compiled = torch.compile(run, backend="eager", dynamic=True)
+    compiled = torch.compile(run, backend="eager", fullgraph=True, dynamic=True)
     for name, found, wanted in zip(FUNCTIONS, compiled(x), expected):
         torch.testing.assert_close(found, wanted, msg=lambda text: f"{name}: {text}")  # noqa: B023

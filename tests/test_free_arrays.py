@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import copy
+import importlib
+import math
 import operator
 import pickle
 from typing import Any
@@ -56,6 +58,12 @@ PROGRAMS: dict[str, tuple[Any, Any]] = {
     "loss": (lambda x: tl.mse_loss(x, tl.zeros((3, 3))), lambda x: np.mean(x**2)),
     "classes": (lambda x: tl.nll_loss(x, [0, 1, 2], reduction="sum"), lambda x: -np.trace(x)),
     "container": (lambda x: (tl.Container(a=x) * tl.ones(3))["a"], lambda x: x),
+    "x and a list": (lambda x: tl.add(x, [1, 2, 3]), lambda x: x + np.array([1, 2, 3])),
+    "a tuple and x": (lambda x: tl.maximum((0.0, 0.5, 1.0), x), lambda x: np.maximum([0, 0.5, 1], x)),
+    "a list, free and x": (lambda x: tl.where([True, False, True], x, tl.ones(3)), lambda x: np.where([True, False, True], x, 1)),
+    "a list in a container": (lambda x: (tl.Container(a=x) * [1, 2, 3])["a"], lambda x: x * np.array([1, 2, 3])),
+    "gradient beside a list": (lambda x: tl.grad(lambda w: tl.sum(tl.multiply(w, [1, 2, 3])))(x), lambda x: x * 0 + [1, 2, 3]),
+    "an index of NumPy": (lambda x: x[np.array([2, 0])], lambda x: x[[2, 0]]),
 }  # fmt: skip
 
 
@@ -117,6 +125,76 @@ def test_what_commits(backend: str) -> None:
             return x * self.w * self.more[0]
 
     assert [type(w) for w in Scale().v.to_flat_dict().values()] == [tl.Array] * 2
+
+
+def test_numpy_data_of_a_compiled_function(backend: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """torch fails to filter its guards if a NumPy array is among them; the function compiles without the filter."""
+    if backend == "torch":
+        control = importlib.import_module("trellis.backends.torch.control")
+        monkeypatch.setattr(control, "OPTIONS", {"backend": "eager"})
+    loss = tl.compile(lambda x: tl.mse_loss(x, VALUES))
+    for _ in range(2):
+        assert float(loss(make(backend, VALUES + 2))) == pytest.approx(4.0, rel=1e-5)
+
+
+def test_autograph_does_not_warn(caplog: pytest.LogCaptureFixture) -> None:
+    """Functions that refuse arguments of other libraries have no source that AutoGraph could read."""
+    tf = pytest.importorskip("tensorflow")
+    with caplog.at_level("WARNING", logger="tensorflow"):
+        found = tf.function(lambda x: tl.softmax(x + tl.ones(3), axis=0) + tl.mean(x, axis=0) + tl.zeros(3))(tf.zeros(3))
+    np.testing.assert_allclose(found, np.full(3, 1 / 3), rtol=1e-6)
+    assert "AutoGraph" not in caplog.text
+
+
+LISTS: dict[str, tuple[Any, Any]] = {
+    "sum": (lambda: tl.sum([1, 2]), 3),
+    "mean": (lambda: tl.mean([[1.0, 2.0]], axis=0), [1.0, 2.0]),
+    "exp": (lambda: tl.exp([0.0]), [1.0]),
+    "two lists": (lambda: tl.matmul([[1.0, 2.0]], (3.0, 4.0)), [11.0]),
+    "empty": (lambda: tl.sum([]), 0.0),
+    "scalars of NumPy": (lambda: tl.sum([np.float64(1), np.float64(2)]), 3.0),
+    "reshape": (lambda: tl.reshape([1, 2, 3, 4], (2, 2)), [[1, 2], [3, 4]]),
+    "take": (lambda: tl.take([1, 2, 3], [2]), [3]),
+    "operator": (lambda: tl.ones(2) + [1, 2], [2.0, 3.0]),
+    "reflected": (lambda: (1, 2) * tl.ones(2), [1.0, 2.0]),
+    "comparison": (lambda: tl.ones(2) == [1, 2], [True, False]),
+    "list as index": (lambda: tl.arange(3)[[2, 0]], [2, 0]),
+    "index of NumPy": (lambda: tl.arange(3)[np.array([2, 0])], [2, 0]),
+    "mask of NumPy": (lambda: tl.arange(3)[np.array([True, False, True])], [0, 2]),
+    "index of a view": (lambda: tl.ones((2, 3))[0][[0, 1]], [1.0, 1.0]),
+}
+
+
+@pytest.mark.parametrize("name", LISTS)
+def test_lists_of_numbers_are_free(backend: str, name: str) -> None:
+    call, expected = LISTS[name]
+    with tl.using(backend):
+        found = call()
+    assert isinstance(found, Free)
+    assert found.backend == backend
+    assert found.tolist() == expected
+
+
+def test_lists_of_arrays_are_refused(backend: str) -> None:
+    """An array in a list may hold a gradient, which would be lost."""
+    x = make(backend, VALUES)
+    for given in ([x, x], [tl.ones(2)], ["a"]):
+        with pytest.raises(TypeError, match=r"sum: expected an array or a list of numbers, got a list that holds .*tl\.stack"):
+            tl.sum(given)
+    with pytest.raises(TypeError, match="unsupported operand"):
+        _ = tl.ones(2) + ["a"]
+    with pytest.raises(ValueError, match=r"add: shapes \(3, 3\) and \(2,\) do not broadcast"):
+        tl.add(x, [1, 2])
+
+
+def test_transposed_of_any_rank(backend: str) -> None:
+    """`x.T` reverses the axes, as NumPy's does, and is a view."""
+    for shape in ((), (3,), (2, 3), (2, 3, 4)):
+        values = np.arange(math.prod(shape), dtype=np.float32).reshape(shape)
+        np.testing.assert_array_equal(tl.to_numpy(tl.asarray(values, backend=backend).T), values.T)
+    x = tl.zeros((2, 3, 4), backend=backend)
+    x.T[3, 2, 1] = 5.0
+    assert float(x[1, 2, 3]) == 5
 
 
 def test_two_frameworks_stay_an_error() -> None:

@@ -98,30 +98,30 @@ DTYPES = {
 LIMIT = 4.0
 # (backend, function, dtype) -> ulps, measured and rounded up. But for gelu these are the framework's own kernels.
 WIDER: dict[tuple[str, str, str], float] = {
-    ("jax", "atanh", "float64"): 56,  # log1p(-0.4) is 50 ulps off, with the flags of the tests and with none
-    ("jax", "log1p", "float64"): 56,
-    ("jax", "digamma", "float64"): 12,
-    ("jax", "digamma", "float32"): 8,
-    ("jax", "erfc", "float32"): 12,
-    ("jax", "erfinv", "float64"): 8,
-    ("jax", "erfinv", "float32"): 8,
-    ("jax", "gammaln", "float64"): 8,
-    ("jax", "gammaln", "float32"): 12,
+    ("jax", "atanh", "float64"): 53,  # log1p(-0.4) is 50 ulps off, with the flags of the tests and with none
+    ("jax", "log1p", "float64"): 53,
+    ("jax", "digamma", "float64"): 10,
+    ("jax", "digamma", "float32"): 7,
+    ("jax", "erfc", "float32"): 11,
+    ("jax", "erfinv", "float64"): 7,
+    ("jax", "erfinv", "float32"): 6,
+    ("jax", "gammaln", "float64"): 6,
+    ("jax", "gammaln", "float32"): 11,
     ("jax", "sinh", "float32"): 6,
-    ("tensorflow", "digamma", "float64"): 8,
-    ("tensorflow", "digamma", "float32"): 8,
+    ("tensorflow", "digamma", "float64"): 6,
+    ("tensorflow", "digamma", "float32"): 7,
     ("tensorflow", "erfc", "float64"): 6,
-    ("tensorflow", "erfc", "float32"): 12,
-    ("tensorflow", "erfinv", "float64"): 56,
-    ("tensorflow", "erfinv", "float32"): 56,
-    ("tensorflow", "expit", "float32"): 6,
-    ("tensorflow", "sigmoid", "float32"): 6,
-    ("tensorflow", "silu", "float32"): 6,
+    ("tensorflow", "erfc", "float32"): 11,
+    ("tensorflow", "expit", "float32"): 5,
+    ("tensorflow", "sigmoid", "float32"): 5,
+    ("tensorflow", "silu", "float32"): 5,
     ("torch", "digamma", "float64"): 6,
     ("torch", "digamma", "float32"): 8,
-    ("torch", "gelu", "float32"): 6,
-    # erfc(x / sqrt(2)) has the condition number x * x, and the quotient is rounded: at -20 that is 200 ulps
-    **{(backend, "gelu", dtype): 200 for backend in ("numpy", "jax", "tensorflow") for dtype in ("float32", "float64")},
+    ("torch", "gelu", "float32"): 5,
+    # erfc(x / sqrt(2)) has the condition number x * x, and the quotient is rounded: at -12 and -20 that is 140 ulps
+    **{(backend, "gelu", "float64"): 160 for backend in ("numpy", "jax", "tensorflow")},
+    **{(backend, "gelu", "float32"): 120 for backend in ("jax", "tensorflow")},
+    ("numpy", "gelu", "float32"): 10,
 }
 # (backend, function) -> the size whose ulps count where the result is smaller: the kernel adds terms of this size that cancel.
 SCALES: dict[tuple[str, str], float] = {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import inspect
 import itertools
 import os
 import re
@@ -121,26 +122,34 @@ def _of_arrays(case: Case, backend: str, function: Callable[..., Any]) -> tuple[
     return called, arrays
 
 
-def _without_scalars(case: Case) -> Case:
-    """NumPy scalars as 0-d arrays, which they mean: torch.compile takes one for an array of NumPy, another framework's."""
+def _without_scalars(case: Case, function: Callable[..., Any]) -> Case:
+    """NumPy scalars as 0-d arrays, which they mean: torch.compile takes one for an array of NumPy, another framework's.
+
+    An option that takes a number, such as `eps`, is no array of the graph: it becomes a Python number.
+    """
+    parameters = inspect.signature(function).parameters.values()
+    options = {p.name for p in parameters if p.annotation is not p.empty and not re.search("Array|Operand", str(p.annotation))}
 
     def plain(value: Any) -> Any:
         if isinstance(value, np.generic):
             return np.asarray(value)
         return type(value)(plain(v) for v in value) if type(value) in (list, tuple) else value
 
+    def option(name: str, value: Any) -> Any:
+        return value.item() if name in options and isinstance(value, np.generic) else plain(value)
+
     if not has_arrays(case):
         return case
-    return case._replace(args=tuple(map(plain, case.args)), kwargs={k: plain(v) for k, v in case.kwargs.items()})
+    return case._replace(args=tuple(map(plain, case.args)), kwargs={k: option(k, v) for k, v in case.kwargs.items()})
 
 
 def _run_compiled(case: Case, backend: str, function: Callable[..., Any]) -> Any:
-    called, arrays = _of_arrays(_without_scalars(case) if backend == "torch" else case, backend, function)
+    called, arrays = _of_arrays(_without_scalars(case, function) if backend == "torch" else case, backend, function)
     return compiled(backend, called)(*arrays)
 
 
 def _run_compiled_array(case: Case, backend: str, function: Callable[..., Any]) -> Any:
-    called, arrays = _of_arrays(_without_scalars(case) if backend == "torch" else case, backend, function)
+    called, arrays = _of_arrays(_without_scalars(case, function) if backend == "torch" else case, backend, function)
     if backend == "torch":
         from trellis.backends.torch import control
 

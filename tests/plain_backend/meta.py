@@ -61,6 +61,10 @@ def item(x: PlainArray) -> Any:
     return x.values.item()
 
 
+def holds_gradient(x: PlainArray) -> bool:
+    return False
+
+
 def is_traced(x: PlainArray) -> bool:
     return False
 

@@ -50,5 +50,5 @@ def _on_natives(module: Any, op: str) -> Callable[..., Any]:
     return composite if module.__name__.endswith(_NATIVE) else on_arrays(composite, getattr(module, "prepare", None))
 
 
-modules = op_modules(__name__, __path__)
+modules = op_modules(__name__, __path__, ("support",))
 composed: Any = SimpleNamespace(**{op: _on_natives(module, op) for module in modules for op in module.__all__})

@@ -12,8 +12,6 @@ from trellis.core.table import compute_dtype
 from trellis.core.typing import Operand
 from trellis.ops.shapes import fits
 
-__all__ = ["allclose", "array_equal", "isclose", "logit", "nan_to_num", "xlogy"]
-
 
 def _promoted(op: str, *operands: Operand) -> tuple[Array, ...]:
     """The operands as arrays in the dtype that `op` computes in."""

@@ -10,8 +10,6 @@ from trellis.composites.support import axes_of
 from trellis.core.array import Array
 from trellis.ops.arguments import check_axis
 
-__all__ = ["fftn", "fftshift", "hfft", "ifftn", "ifftshift", "ihfft", "irfftn", "rfftn"]
-
 _OPPOSITE = {"backward": "forward", "forward": "backward", "ortho": "ortho"}
 
 

@@ -16,8 +16,6 @@ from trellis.composites.support import Maybe, Pairs, Sizes, arange, cast, count,
 from trellis.core.array import Array
 from trellis.core.dispatch import call
 
-__all__ = ["fold", "grid_sample", "interpolate", "pixel_shuffle", "pixel_unshuffle", "unfold"]
-
 
 # ---- resizing ------------------------------------------------------------------------------------------------------------------
 def interpolate(

@@ -15,12 +15,6 @@ from trellis.core.dtypes import DType
 from trellis.ops.arguments import check_axis
 from trellis.transforms.control import scan
 
-__all__ = [
-    "binary_cross_entropy", "binary_cross_entropy_with_logits", "cosine_embedding_loss", "cosine_similarity", "cross_entropy",
-    "ctc_loss", "hinge_embedding_loss", "hinge_loss", "huber_loss", "kl_div", "l1_loss", "log_likelihood", "mse_loss", "nll_loss",
-    "poisson_nll_loss", "smooth_l1_loss", "triplet_margin_loss",
-]  # fmt: skip
-
 
 def _reduced(loss: Array, reduction: str, dtype: DType) -> Array:
     if reduction == "batchmean":  # the mean over the batch: a graph may not know its size

@@ -9,8 +9,6 @@ from trellis.core.dtypes import DType, bool as bool_
 from trellis.core.typing import Operand
 from trellis.ops.arguments import check_axis
 
-__all__ = ["broadcast_arrays", "diag", "kron", "linspace_between", "meshgrid", "moveaxis", "split", "tile"]
-
 
 def broadcast_arrays(*arrays: Array) -> tuple[Array, ...]:
     shape = tl.broadcast_shapes(*(x.shape for x in arrays))

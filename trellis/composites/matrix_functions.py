@@ -17,8 +17,6 @@ from trellis.composites.support import arange, cast, constant, count, epsilon, e
 from trellis.core.array import Array
 from trellis.core.dtypes import bool as bool_, real_of
 
-__all__ = ["expm", "logm", "sqrtm"]
-
 _NAN = float("nan")
 
 

@@ -8,8 +8,6 @@ from trellis.core.dtypes import float32
 from trellis.core.typing import SeedLike
 from trellis.random.sources import Draw, NativeKey
 
-__all__ = ["attention_noise", "dropout"]
-
 Sizes = tuple[int | None, ...]
 
 

@@ -15,8 +15,6 @@ from trellis.core.array import Array
 from trellis.core.dispatch import call
 from trellis.core.typing import Operand
 
-__all__ = ["batch_norm", "group_norm", "instance_norm", "layer_norm", "local_response_norm", "rms_norm", "standardize"]
-
 
 def standardize(x: Array, scale: Array, offset: Array, *, axes: tuple[int, ...], eps: float) -> tuple[Array, Array, Array]:
     """(x - mean) / sqrt(variance + eps) * scale + offset, the mean and the variance. All broadcast against x, of one dtype."""

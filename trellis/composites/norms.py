@@ -12,8 +12,6 @@ from trellis.core.array import Array
 from trellis.core.dtypes import real_of
 from trellis.core.typing import Axis
 
-__all__ = ["matrix_norm", "vector_norm"]
-
 
 def vector_norm(x: Array, *, axis: Axis, keepdims: bool, ord: float) -> Array:
     dtype, (x,) = wide("vector_norm", x, real=False)

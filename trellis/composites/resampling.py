@@ -95,10 +95,10 @@ def _filtered(mode: str, size: int, new: int, step: float) -> Table:
 
 def adaptive(size: int, new: int) -> Table:
     """For windows that cover an axis evenly: their elements [new, longest], the last one repeated, and their lengths [new]."""
-    starts = np.array([i * size // new for i in range(new)])
-    ends = np.array([-(-(i + 1) * size // new) for i in range(new)])
-    longest = int((ends - starts).max())
-    return np.minimum(starts[:, None] + np.arange(longest), ends[:, None] - 1), ends - starts
+    bounds = [(i * size // new, -(-(i + 1) * size // new)) for i in range(new)]
+    longest = max(end - start for start, end in bounds)  # an int, which torch.compile cannot take from an array
+    indices = [[min(start + k, end - 1) for k in range(longest)] for start, end in bounds]
+    return np.array(indices), np.array([end - start for start, end in bounds])
 
 
 def averaging(size: int, new: int) -> Table:

@@ -12,8 +12,6 @@ from trellis.core.dtypes import bool as bool_, uint8
 from trellis.core.typing import Operand
 from trellis.ops.arguments import check_axis
 
-__all__ = ["histogram", "interp", "isin", "top_k"]
-
 _COMPARE_ALL = 16  # up to so many candidates, comparing with each is faster than sorting them
 
 

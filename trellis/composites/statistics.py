@@ -24,8 +24,6 @@ from trellis.composites.support import (
 from trellis.core.array import Array
 from trellis.core.typing import Axis, Operand
 
-__all__ = ["corrcoef", "cov", "nanquantile", "percentile", "quantile"]
-
 
 # ---- quantiles ----------------------------------------------------------------------------------------------------------------
 def quantile(x: Array, q: Operand, *, axis: Axis, keepdims: bool, method: str) -> Array:

@@ -41,8 +41,8 @@ Value = np.ndarray[Any, Any]
 Values = list[Value]
 # Arguments that say whether a function trains, and their values when it does.
 MODES = {"is_training": True, "training": True, "train": True, "deterministic": False, "use_running_average": False}
+# The distance from 1 to the next number; that of other dtypes is the one of bfloat16.
 _EPS = {"float64": 2.0**-52, "complex128": 2.0**-52, "float32": 2.0**-23, "complex64": 2.0**-23, "float16": 2.0**-10}
-_SHORT_EPS = 2.0**-7  # of bfloat16
 _REPEATS = 8  # runs of the original that show whether it differs from itself
 
 
@@ -80,9 +80,8 @@ def verify(
         if start is None or not all(np.isfinite(x).all() for x in start[1].outputs):  # outside of its domain
             start = inputs, expected(inputs, False)
     if start is None:
-        warnings.warn(
-            f"{owner}: the check did not run, as no inputs could be guessed; give inputs=, or check=False", stacklevel=5
-        )
+        advice = "give inputs=, or check=False"
+        warnings.warn(f"{owner}: the check did not run, as no inputs could be guessed; {advice}", stacklevel=5)
         return
     inputs, want = start
     for training in (False, True):
@@ -138,9 +137,8 @@ def _differs_from_itself(run: Runner, inputs: Inputs, training: bool, before: Ou
     generator = np.random.default_rng(2)
 
     def nudged(x: Any) -> Any:
-        if not isinstance(x, np.ndarray) or x.dtype.kind != "f":
-            return x
-        return (x * (1 + eps * generator.uniform(-1, 1, x.shape))).astype(x.dtype)
+        is_floating = isinstance(x, np.ndarray) and x.dtype.kind == "f"
+        return (x * (1 + eps * generator.uniform(-1, 1, x.shape))).astype(x.dtype) if is_floating else x
 
     for i in range(_REPEATS):
         now = run(tree.map(nudged, inputs) if draws or i else inputs, training)
@@ -178,7 +176,7 @@ def _is_near(want: Value, got: Value, eps: float, size: float | None = None) -> 
 def _eps(*outcomes: Outcome) -> float:
     """The distance from 1 to the next number, in the shortest dtype of the outputs and the parameters."""
     values = [x for one in outcomes for x in (*one.outputs, *one.gradients.values())]
-    return max((_EPS.get(x.dtype.name, _SHORT_EPS) for x in values if x.dtype.kind not in "biu"), default=0.0)
+    return max((_EPS.get(x.dtype.name, 2.0**-7) for x in values if x.dtype.kind not in "biu"), default=0.0)
 
 
 def _size(x: Value) -> float:
@@ -333,8 +331,7 @@ _HINTS: Hints = {
 def guesses(model: Module) -> Iterator[Inputs]:
     """Inputs that a Module may take, by its first layer that has parameters of its own."""
     for _, layer, _ in modules(model):
-        hint = hinted(layer, _HINTS)
-        if hint is not None:
+        if hint := hinted(layer, _HINTS):
             kind, size = hint
             if kind == "window":
                 kind = _WINDOWS[(getattr(layer, "dims", None) or getattr(layer, "axes", (4,))[-1] - 2) - 1]
@@ -352,27 +349,24 @@ def hinted(layer: Any, hints: Hints) -> tuple[str, int] | None:
     return None
 
 
-def arrays(kind: str, size: int, channel_last: bool = True) -> Iterator[Value]:
+def arrays(kind: str, size: int, channel_last: bool = True) -> Iterable[Value]:
     """Random arrays for a layer that takes `size` channels; for a table of that size, indices."""
     generator = np.random.default_rng(1)
     if kind == "indices":
-        yield generator.integers(0, size, (3, 5))
-        return
+        return [generator.integers(0, size, (3, 5))]
     if kind in ("vector", "sequence"):
         shapes: list[tuple[int, ...]] = [(3, size), (3, 5, size)][:: 1 if kind == "vector" else -1]
     else:
         dims = 1 + _WINDOWS.index(kind)
         windows = [(side,) * dims for side in (8, 6, 7, 5, 10, 12, 14, 16, 20, 24, 28, 32, 48, 64)[: 14 if dims < 3 else 4]]
         shapes = [(3, *window, size) if channel_last else (3, size, *window) for window in windows]
-    for shape in shapes:
-        yield generator.normal(size=shape).astype(np.float32)
+    return (generator.normal(size=shape).astype(np.float32) for shape in shapes)
 
 
 def repeated(function: Callable[..., Any] | inspect.Signature, found: Iterable[Value]) -> Iterator[Inputs]:
     """Each array as often as a function has arguments that it needs."""
     count = max(1, required(function))
-    for x in found:
-        yield (x,) * count
+    return ((x,) * count for x in found)
 
 
 def required(function: Callable[..., Any] | inspect.Signature) -> int:

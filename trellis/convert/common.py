@@ -18,10 +18,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from trellis.core import dispatch
-from trellis.core.array import Array
+from trellis.core import dispatch, tree
+from trellis.core.array import Array, unwrap
+from trellis.core.free import Free, anchor, beside
 from trellis.nn import building
-from trellis.nn.border import inside, outside
+from trellis.nn.border import inside
+from trellis.nn.functional import native_state
 from trellis.nn.module import Module
 from trellis.nn.structure import gather, is_floating, modules
 
@@ -69,13 +71,9 @@ class Link:
         """The root and its Nodes, made where they are missing; also of a copy of the tree that holds other arrays."""
         found = [root]
         for holder, name in self.parts:
-            node = found[holder].__dict__.get(name)
-            if node is None:
-                node = Node()
-                setattr(found[holder], name, node)
-            if not isinstance(node, Node):
-                raise ValueError(f"{root.framework}: {name[1:]!r} is both an array and a part of the native module; rename one")
-            found.append(node)
+            if found[holder].__dict__.get(name) is None:
+                setattr(found[holder], name, Node())
+            found.append(found[holder].__dict__[name])
         return found
 
     def alone(self) -> Any:
@@ -197,7 +195,19 @@ class Foreign(Module):
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         call = self._call_native if self._bound is None else self._call_on_tree
-        return inside(call(outside(args), outside(kwargs)))
+        return inside(call(*tree.map(self._argument, (args, kwargs))))
+
+    def _argument(self, x: Any) -> Any:
+        """The native array of an Array: a free one goes to the framework of the native module, another must be there."""
+        if isinstance(x, Free):
+            held = (*native_state(self).values(), *native_state(self, buffers=True).values())
+            return beside(x, held[0] if held else anchor(dispatch.load(self.home)))
+        if isinstance(x, Array) and x.backend != self.home and not isinstance(x._data, np.generic):
+            raise dispatch.TwoFrameworks(
+                f"{self._repr_arguments()}, a module of {self.framework}, runs on {self.home}, and an argument is an array of "
+                f"{x.backend}; bring it with tl.to_backend(x, {self.home!r})"
+            )
+        return unwrap(x)
 
     def _call_on_tree(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Run the pure form on the arrays of the tree, which keeps the buffers that it changes."""

@@ -49,8 +49,7 @@ class _Writer:
     def __init__(self, module: Module, name_of: Callable[[Any], str]) -> None:
         self.name_of = name_of
         self.seen: dict[int, int] = {}
-        state = (gather(module), gather(module, buffers=True))
-        self.state = {id(x) for part in state for x in part.to_flat_dict().values()}
+        self.state = {id(x) for buffers in (False, True) for x in gather(module, buffers).to_flat_dict().values()}
 
     def value(self, value: Any, place: str) -> Any:
         kind = type(value)

@@ -32,6 +32,8 @@ class Plan:
 
     def __init__(self, model: Module) -> None:
         self.skeleton = skeleton(model, "jax", TO)
+        self.parts = [path for path, _, _ in modules(self.skeleton)]
+        self.arrays = [path for buffers in (False, True) for path in gather(self.skeleton, buffers).to_flat_dict()]
 
     def __deepcopy__(self, memo: Any) -> Plan:
         return self
@@ -57,13 +59,22 @@ class FlaxModule(nnx.Module):
         hollow(plan.skeleton)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        buffers = _flat(self, nnx.BatchStat)
-        v, before = (pure.on_jax({path: x[...] for path, x in part.items()}) for part in (_flat(self, nnx.Param), buffers))
+        state = self._state()
+        v, before = (pure.on_jax({path: x[...] for path, x in part.items()}) for part in state)
         draws = pure.Draws(self._draw, lambda: None if self.rngs is None else self._draw())
         result, changed = run_on(self.plan.skeleton, v, before, draws, self._mode, *pure.on_jax((args, kwargs)))
         for path, value in changed.items():
-            buffers[path].set_value(value)
+            state[1][path].set_value(value)
         return result
+
+    def _state(self) -> list[dict[str, Any]]:
+        """Path -> variable, of the parameters and of the buffers; an error if a part is another now."""
+        held, plan = _flat(self, (nnx.Variable, nnx.Module)), self.plan
+        wrong = [*(path for path in plan.parts if path in held), *(path for path in plan.arrays if path not in held)]
+        if wrong:
+            advice = "change the Trellis model and convert it again"
+            raise RuntimeError(f"{type(self).__name__}: {wrong[0]!r} was replaced or removed; {advice}")
+        return [{path: x for path, x in held.items() if isinstance(x, kind)} for kind in (nnx.Param, nnx.BatchStat)]
 
     def _draw(self) -> Any:
         if self.rngs is None:
@@ -101,8 +112,8 @@ def _grow(node: Any, nest: Container, kind: type) -> None:
 _MODES = ("deterministic", "use_running_average")
 
 
-def _flat(node: Any, kind: type, above: str = "") -> dict[str, Any]:
-    """Path -> variable, of those of a kind that `_grow` put there."""
+def _flat(node: Any, kind: Any, above: str = "") -> dict[str, Any]:
+    """Path -> variable of a kind, where `_grow` puts them; or the part that stands there instead."""
     found: dict[str, Any] = {}
     for key, value in vars(node).items():
         if isinstance(value, nnx.Dict):
@@ -121,7 +132,7 @@ def _kind(name: str) -> type[FlaxModule]:
 def to_native(model: Module, *, inputs: Any = None, check: bool = True) -> FlaxModule:
     made = _kind(type(model).__name__)(model)
     if check:
-        checking.verify_module(TO, model, _runner(made, _flat(made, nnx.Param)), inputs, lambda: _original(made))
+        checking.verify_module(TO, model, _runner(made, made._state()[0]), inputs, lambda: _original(made))
     return made
 
 
@@ -143,8 +154,7 @@ def _copied(module: Any, key: Any) -> Any:
     if key is None:
         return made
     for i, stream in enumerate(_streams(made)):
-        one = jax.random.fold_in(key, i)
-        shape = stream.count[...].shape
+        one, shape = jax.random.fold_in(key, i), stream.count[...].shape
         stream.key.set_value(jax.random.split(one, shape) if shape else one)
         stream.count.set_value(jnp.zeros(shape, jnp.uint32))
     return made
@@ -253,7 +263,7 @@ def _lacks_rngs(native: type, args: Sequence[Any], kwargs: Mapping[str, Any]) ->
 
 def _original(module: FlaxModule) -> Module:
     """The Module that a module of nnx was made of, with the values that it has now."""
-    values = [{path: x.get_value() for path, x in _flat(module, kind).items()} for kind in (nnx.Param, nnx.BatchStat)]
+    values = [{path: x.get_value() for path, x in part.items()} for part in module._state()]
     made = original(module.plan.skeleton, *pure.on_jax(values))
     set_modes([layer for _, layer, _ in modules(made)], module._mode)
     return made

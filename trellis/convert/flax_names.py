@@ -26,12 +26,11 @@ def mirrored(x: Value) -> Value:
 
 
 # ---- recurrent cells -----------------------------------------------------------------------------------------------------------
-def _from_lstm_biases(layer: Any, *parts: Value) -> Values:
-    bias = np.concatenate(parts)
-    return bias, np.zeros_like(bias)
-
-
 _SUMMED = summed_biases("dense_i/bias")
+
+
+def _from_lstm_biases(layer: Any, *parts: Value) -> Values:
+    return _SUMMED.from_native(layer, np.concatenate(parts))
 
 
 def _gru_bias(layer: Any, bias: Value, recurrent_bias: Value) -> Values:

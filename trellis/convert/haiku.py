@@ -200,11 +200,11 @@ def _leaf(top: str, place: tuple[str, str]) -> Leaf:
 # ---- checks --------------------------------------------------------------------------------------------------------------------
 def _runner(made: type[HaikuModule]) -> checking.Runner:
     transformed = hk.transform_with_state(lambda args, training: made("top")(*args, is_training=training))
-    plan = made.plan
-    state = nested({_leaf("top", plan.places[path]): value for path, value in plan.buffers.items()})
+
+    def nest(values: Mapping[str, Any]) -> Any:
+        return nested({_leaf("top", made.plan.places[path]): value for path, value in values.items()})
 
     def call(v: Any, args: Any, training: bool) -> Any:
-        params = nested({_leaf("top", plan.places[path]): value for path, value in v.items()})
-        return transformed.apply(params, state, jax.random.PRNGKey(0), args, training)[0]
+        return transformed.apply(nest(v), nest(made.plan.buffers), jax.random.PRNGKey(0), args, training)[0]
 
-    return pure.runner(call, plan.v)
+    return pure.runner(call, made.plan.v)

@@ -245,9 +245,8 @@ def _sized(nest: Any, size: int) -> Any:
     """The nest with a size for each that is not known."""
 
     def sized(x: Any) -> Any:
-        if not isinstance(x, keras.KerasTensor):
-            return x
-        return keras.KerasTensor([size if n is None else n for n in x.shape], dtype=x.dtype)
+        known = isinstance(x, keras.KerasTensor)
+        return keras.KerasTensor([size if n is None else n for n in x.shape], dtype=x.dtype) if known else x
 
     return keras.tree.map_structure(sized, nest)
 
@@ -260,8 +259,7 @@ def _name(value: Any) -> str:
 
 
 def _named(name: str, custom_objects: Any) -> Any:
-    found = keras.saving.get_registered_object(name, custom_objects=custom_objects)
-    return _NAMED.get(name) if found is None else found
+    return keras.saving.get_registered_object(name, custom_objects=custom_objects) or _NAMED.get(name)
 
 
 def to_native(model: Module, *, inputs: Any = None, check: bool = True, **options: Any) -> Any:
@@ -383,12 +381,10 @@ def _parts(layer: Any) -> Iterator[tuple[Path, Any]]:
     held: dict[int, Path] = {}
     for name, value in {**vars(layer), **vars(layer).get("_modules", {})}.items():  # torch keeps layers apart
         if not name.startswith("_"):
-            members: Any = [((name,), value)]
             if isinstance(value, (list, tuple)):
-                members = [((name, f"v{i}"), member) for i, member in enumerate(value)]
-            elif isinstance(value, dict):
-                members = [((name, str(key)), member) for key, member in value.items()]
-            held |= {id(member): path for path, member in members if isinstance(member, keras.layers.Layer)}
+                value = {f"v{i}": member for i, member in enumerate(value)}
+            members = {(name, str(key)): x for key, x in value.items()} if isinstance(value, dict) else {(name,): value}
+            held |= {id(member): path for path, member in members.items() if isinstance(member, keras.layers.Layer)}
     for part in layer._layers:
         base = re.sub(r"_\d+$", "", part.name)
         made = base.replace("_", "") == type(part).__name__.lower()

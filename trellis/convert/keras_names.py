@@ -22,8 +22,7 @@ from trellis.nn.recurrent import GRU, LSTM, RNN, GRUCell, LSTMCell, RNNCell
 
 # ---- depthwise filters: [*window, 1, channels * multiplier] and [*window, channels, multiplier] --------------------------------
 def _apart(layer: Any, x: Value) -> Value:
-    channels = getattr(layer, "num_channels", None) or layer.input_channels
-    return x.reshape(*x.shape[:-2], channels, -1)
+    return x.reshape(*x.shape[:-2], getattr(layer, "num_channels", None) or layer.input_channels, -1)
 
 
 def _together(layer: Any, x: Value) -> Value:

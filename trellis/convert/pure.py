@@ -236,8 +236,7 @@ def module_runner(model: Module, kwargs: Mapping[str, Any]) -> checking.Runner:
     copies, seeds = [copy.deepcopy(model).train(mode) for mode in (False, True)], itertools.count()
 
     def call(v: Any, args: Any, training: bool) -> Any:
-        result, _ = functional_call(copies[training], Container.from_flat_dict(v), None, *args, seed=next(seeds), **kwargs)
-        return outside(result)
+        return outside(functional_call(copies[training], Container.from_flat_dict(v), None, *args, seed=next(seeds), **kwargs)[0])
 
     return runner(call, native_state(model))
 

@@ -159,9 +159,9 @@ class Array(ArrayMethods, Interoperable):
 
     @property
     def T(self) -> Array:
-        if self.ndim > 2:
-            raise ValueError(f"x.T needs at most 2 dimensions, got shape {self.shape}; use x.mT or tl.permute_dims")
-        return call("matrix_transpose", self) if self.ndim == 2 else self
+        """The array with its axes in reverse order, as in NumPy."""
+        rank = self.ndim
+        return self if rank < 2 else call("permute_dims", self, axes=tuple(range(rank))[::-1])
 
     def to_device(self, device: Any, /, *, stream: Any = None) -> Array:
         """A copy on `device`, or the array itself if it is there already."""
@@ -234,6 +234,8 @@ class Array(ArrayMethods, Interoperable):
                 pass  # the path below explains it
         spec, indices = canonical_key(data, key)
         if indices:
+            if self._kind is not Array:  # host data in the key of a free array is free, too
+                indices = canonical_key(self, key)[1]
             return call("getitem", self, *indices, key=spec)
         try:
             part = interpreters[type(data)].getitem(data, key=spec)
@@ -405,7 +407,7 @@ class ArrayInterpreter:
     def split(self, x: Array, *, indices: tuple[int, ...], axis: int) -> tuple[Array, ...]:
         data, rank = x._data, x.ndim
         parts = interpreters[type(data)].split(data, indices=indices, axis=axis)
-        keys = (views.key_along(rank, axis, slice(*bounds)) for bounds in zip((0, *indices), (*indices, None)))
+        keys = [views.key_along(rank, axis, slice(*bounds)) for bounds in zip((0, *indices), (*indices, None))]
         return tuple(x._view("getitem", {"key": key}, part) for key, part in zip(keys, parts))
 
     def shape_of(self, x: Array) -> Any:

@@ -53,7 +53,7 @@ class Scalars:
     level = -1
     name = "python"
     as_array: Callable[[Any], Any]  # the module of `Array` sets it
-    beside: Callable[[Any, tuple[Any, ...]], Any]  # of the best interpreter and operands, some of them free; `free` sets it
+    beside: Callable[[Any, tuple[Any, ...]], Any]  # of the best interpreter and operands, some free or lists; `free` sets it
 
     def __getattr__(self, op: str) -> Any:
         def run(*operands: Any, **params: Any) -> Any:
@@ -117,6 +117,7 @@ class _BesideScalars:
 
 
 FREE = -0.5  # the level of arrays that belong to no framework yet: above numbers, below all other arrays
+LISTS = -0.75  # the level of lists of numbers, which become free arrays
 SCALARS: Any = Scalars()
 interpreters = _Interpreters(dict.fromkeys((bool, int, float, complex, type(None)), SCALARS))
 _LOADED: dict[str, Any] = {}
@@ -143,7 +144,7 @@ def find_all(*operands: Any) -> Any:
                 best = other
             elif other is not SCALARS:
                 lower = min(other.level, best.level)
-                free = free or lower == FREE
+                free = free or lower <= FREE
                 best = other if other.level > lower else best if best.level > lower else _same_level(best, other, operands)
     return SCALARS.beside(best, operands) if free else best
 
@@ -184,6 +185,8 @@ def diagnose(op: str, operands: tuple[Any, ...], params: dict[str, Any], error: 
                 interpreter = interpreters[type(x)]
         except UnknownOperand:
             return
+        if interpreter.level == LISTS:
+            return  # the call of its array has been looked at
         if interpreter is SCALARS:
             found.append(x)
             continue

@@ -15,7 +15,7 @@ import numpy as np
 
 from trellis.core import tree
 from trellis.core.array import Array, ArrayInterpreter, View, binary, unwrap
-from trellis.core.dispatch import FREE, SCALARS, TwoFrameworks, UnknownOperand, find_all, interpreters, load, register
+from trellis.core.dispatch import FREE, LISTS, SCALARS, TwoFrameworks, UnknownOperand, find_all, interpreters, load, register
 from trellis.core.interop import native_function
 from trellis.core.moving import Met, brought, is_tied, meet
 from trellis.core.operators import install
@@ -170,9 +170,12 @@ class Beside:
 
 
 def _beside(best: Any, operands: tuple[Any, ...]) -> Any:
-    """The interpreter of operands among which are free arrays. A Container asks again for each leaf."""
+    """The interpreter of operands among which are free arrays or lists. A Container asks again for each leaf."""
     if best.level == 4:
         return best
+    for x in operands:
+        if interpreters[type(x)].level == LISTS:
+            return interpreters[type(x)]
     like = committed(operands)  # no NumPy scalar: that belongs to no framework, either
     return _interpreter if like is None else Beside(best.level, like)
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from trellis.core import dtypes
-from trellis.core.dispatch import SCALARS, interpreters
+from trellis.core.dispatch import FREE, interpreters
 from trellis.core.typing import AnyArray
 
 ARRAY = "array"  # stands in a canonical key for an index array, which travels as an operand
@@ -27,7 +27,7 @@ def on_host(x: Any) -> np.ndarray[Any, Any]:
 def beside(x: AnyArray, data: Any) -> AnyArray:
     """Host data as an array of the framework of `x`, on its device."""
     interpreter = interpreters[type(x)]
-    return data if interpreter is SCALARS else interpreter.constant(on_host(data), like=x)
+    return data if interpreter.level < FREE else interpreter.constant(on_host(data), like=x)
 
 
 def canonical_key(x: AnyArray, key: Any) -> tuple[tuple[Any, ...], tuple[Any, ...]]:

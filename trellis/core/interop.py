@@ -206,7 +206,7 @@ _UPDATES = {"add": "add", "multiply": "multiply", "maximum": "max", "minimum": "
 def _ufunc_method(name: str, method: str, inputs: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
     """np.add.reduce, accumulate, outer and at, where we have the op."""
     x, is_function = inputs[0], method in UFUNC_METHODS
-    table = UFUNC_METHODS[method] if is_function else {"at": _UPDATES, "outer": UFUNCS}.get(method, {})
+    table: dict[str, Any] = UFUNC_METHODS[method] if is_function else {"at": _UPDATES, "outer": UFUNCS}.get(method, {})
     allowed = {"axis", "dtype", "keepdims"} if is_function else set()
     if name not in table or not kwargs.keys() <= allowed or not isinstance(x, Interoperable):
         raise TypeError(

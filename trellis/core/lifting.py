@@ -69,6 +69,7 @@ def _naming(function: Callable[..., Any]) -> Callable[..., Any]:
     made = eval(compile(text, code.co_filename, "eval"), {"_run": function, "_refuse": refuse_all})
     made.__kwdefaults__ = function.__kwdefaults__
     made.__defaults__ = function.__defaults__
+    made.autograph_info__ = None  # TensorFlow's AutoGraph finds no source of it, and warns unless it sees this mark
     return functools.update_wrapper(made, function)
 
 

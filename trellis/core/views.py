@@ -113,8 +113,8 @@ def _reshaped(layout: Any, goal: Sizes) -> Any:
 
 
 def _reshape(layout: Any, shape: Sizes, copy: Any) -> Any:
-    known = math.prod(n for n in shape if n != -1)
-    return _reshaped(layout, [math.prod(n for n, _ in layout) // known if n == -1 else n for n in shape])
+    known = math.prod([n for n in shape if n != -1])  # lists: torch.compile cannot draw symbolic sizes from a generator
+    return _reshaped(layout, [math.prod([n for n, _ in layout]) // known if n == -1 else n for n in shape])
 
 
 def _getitem(layout: Any, key: tuple[Any, ...]) -> Any:

@@ -110,9 +110,7 @@ class TransformerLayer(Layer):
 
     def _added(self, x: AnyArray, norm: Any, block: Callable[[Any], Any]) -> AnyArray:
         """x + block(norm(x)) with `norm_first`, else norm(x + block(x))."""
-        if self.norm_first:
-            return add(x, self._dropped(block(norm(x))))
-        return norm(add(x, self._dropped(block(x))))
+        return add(x, self._dropped(block(norm(x)))) if self.norm_first else norm(add(x, self._dropped(block(x))))
 
     def _feedforward(self, x: AnyArray) -> AnyArray:
         return self.linear2(self._dropped(self._function(self.linear1(x))))

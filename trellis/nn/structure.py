@@ -359,9 +359,7 @@ def _has(nodes: Any, key: str) -> bool:
 
 def _below(nodes: Any, key: str) -> Any:
     """The mapping below a key: empty if the key is missing, None if it holds None."""
-    if nodes is None:
-        return None
-    return nodes_of(nodes[key], repr(key)) if key in nodes else {}
+    return None if nodes is None else nodes_of(nodes[key], repr(key)) if key in nodes else {}
 
 
 def nodes_of(nest: Any, name: str) -> Any:

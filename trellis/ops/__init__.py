@@ -21,7 +21,7 @@ _READING = (
     "transpose",
 )  # fmt: skip
 
-modules = op_modules(__name__, __path__)
+modules = op_modules(__name__, __path__, ("arguments", "methods", "shapes", "windows"))
 for _module in modules:
     _all = _module.__name__.rpartition(".")[2] in _LIFTED
     lift_module(_module, only=(lambda name: True) if _all else _READING.__contains__)

@@ -5,12 +5,6 @@ from __future__ import annotations
 from trellis.core.dispatch import find, interpreters
 from trellis.core.typing import AnyArray, Operand
 
-__all__ = [
-    "bitwise_and", "bitwise_invert", "bitwise_left_shift", "bitwise_or", "bitwise_right_shift", "bitwise_xor", "equal",
-    "greater", "greater_equal", "isfinite", "isinf", "isnan", "less", "less_equal", "logical_and", "logical_not", "logical_or",
-    "logical_xor", "not_equal", "signbit",
-]  # fmt: skip
-
 
 def bitwise_and(x1: Operand, x2: Operand, /) -> AnyArray:
     """x1 & x2, bit by bit; logical and for bool arrays.

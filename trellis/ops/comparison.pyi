@@ -5,9 +5,9 @@ from typing import Any, Generic, NamedTuple, Unpack, overload
 from trellis.core.array import Array
 from trellis.core.container import Container
 from trellis.core.typing import AnyArray, ArrayT, Axis, DeviceLike, DTypeLike, HasShape, NestT, NumPyArray, Operand, Shape
+__all__ = ['bitwise_and', 'bitwise_invert', 'bitwise_left_shift', 'bitwise_or', 'bitwise_right_shift', 'bitwise_xor', 'equal', 'greater', 'greater_equal', 'isfinite', 'isinf', 'isnan', 'less', 'less_equal', 'logical_and', 'logical_not', 'logical_or', 'logical_xor', 'not_equal', 'signbit']
 from trellis.core.dispatch import find, interpreters
 from trellis.core.typing import AnyArray, Operand
-__all__ = ['bitwise_and', 'bitwise_invert', 'bitwise_left_shift', 'bitwise_or', 'bitwise_right_shift', 'bitwise_xor', 'equal', 'greater', 'greater_equal', 'isfinite', 'isinf', 'isnan', 'less', 'less_equal', 'logical_and', 'logical_not', 'logical_or', 'logical_xor', 'not_equal', 'signbit']
 @overload
 def bitwise_and(x1: Container, x2: Any, /) -> Container: ...
 @overload

@@ -11,7 +11,18 @@ import numpy as np
 
 from trellis.core import dispatch, dtypes, tree
 from trellis.core.array import Array, marked
-from trellis.core.dispatch import BACKENDS, FREE, SCALARS, UnknownOperand, call, chosen_backend, interpreters, load, target
+from trellis.core.dispatch import (
+    BACKENDS,
+    LISTS,
+    SCALARS,
+    UnknownOperand,
+    call,
+    chosen_backend,
+    interpreters,
+    load,
+    register,
+    target,
+)
 from trellis.core.dtypes import DType
 from trellis.core.free import Free, kind_of
 from trellis.core.leaves import unwrap
@@ -102,7 +113,7 @@ def _interpreter_of(x: Any) -> Any:
         found = interpreters[type(x)]
     except UnknownOperand:
         return None
-    return None if found is SCALARS or found.level in (FREE, 2, 4) else found
+    return None if found.level < 0 or found.level in (2, 4) else found
 
 
 def _from_python(obj: Any, dtype: dtypes.DType | None, device: Any, copy: bool | None, goal: Any) -> AnyArray:
@@ -311,4 +322,31 @@ def _backend_info(name: str) -> BackendInfo:
     return BackendInfo(name, True, dispatch.load(name).version())
 
 
+class Lists:
+    """The interpreter of lists and tuples of numbers: they become free arrays, and the op runs on these."""
+
+    level = LISTS
+    name = "list"
+
+    def __getattr__(self, op: str) -> Any:
+        def run(*operands: Any, **params: Any) -> Any:
+            return call(op, *(_of_numbers(op, x) if isinstance(x, (list, tuple)) else x for x in operands), **params)
+
+        return run
+
+
+def _of_numbers(op: str, x: Any) -> Array:
+    """A list of numbers as a free array. A list of arrays is refused, because a gradient would not follow them."""
+    for leaf in _leaves(x):
+        if not isinstance(leaf, (bool, int, float, complex, np.generic)):
+            held = "Array" if isinstance(leaf, Array) else type(leaf).__name__
+            raise UnknownOperand(
+                f"{op}: expected an array or a list of numbers, got a {type(x).__name__} that holds {held}; "
+                f"make one array of several with tl.stack or tl.concat"
+            )
+    return asarray(x)
+
+
 SCALARS.as_array = asarray
+register(list, Lists())
+register(tuple, interpreters[list])

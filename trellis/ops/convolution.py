@@ -20,11 +20,6 @@ from trellis.ops.manipulation import reshape
 from trellis.ops.shapes import Sizes, shape_of
 from trellis.ops.windows import Ints, Padding, Pair, channel_last, counts, each_axis, pairs, per_axis, remembered, same, spatial
 
-__all__ = [
-    "conv1d", "conv1d_transpose", "conv2d", "conv2d_transpose", "conv3d", "conv3d_transpose", "conv_general_dilated",
-    "conv_general_transpose", "depthwise_conv2d",
-]  # fmt: skip
-
 
 def conv1d(
     x: AnyArray, filters: AnyArray, strides: Ints, padding: Padding, /, *, data_format: str = "NWC",

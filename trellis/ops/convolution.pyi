@@ -5,6 +5,7 @@ from typing import Any, Generic, NamedTuple, Unpack, overload
 from trellis.core.array import Array
 from trellis.core.container import Container
 from trellis.core.typing import AnyArray, ArrayT, Axis, DeviceLike, DTypeLike, HasShape, NestT, NumPyArray, Operand, Shape
+__all__ = ['conv1d', 'conv1d_transpose', 'conv2d', 'conv2d_transpose', 'conv3d', 'conv3d_transpose', 'conv_general_dilated', 'conv_general_transpose', 'depthwise_conv2d']
 import math
 from typing import Any
 from trellis.core.dispatch import call, interpreters
@@ -15,7 +16,6 @@ from trellis.ops.conversion import astype
 from trellis.ops.manipulation import reshape
 from trellis.ops.shapes import Sizes, shape_of
 from trellis.ops.windows import Ints, Padding, Pair, channel_last, counts, each_axis, pairs, per_axis, remembered, same, spatial
-__all__ = ['conv1d', 'conv1d_transpose', 'conv2d', 'conv2d_transpose', 'conv3d', 'conv3d_transpose', 'conv_general_dilated', 'conv_general_transpose', 'depthwise_conv2d']
 @overload
 def conv1d(x: Array, filters: AnyArray, strides: Ints, padding: Padding, /, *, data_format: str='NWC', filter_format: str='channel_last', x_dilations: Ints=1, dilations: Ints=1, groups: int=1, bias: AnyArray | None=None) -> Array: ...
 @overload

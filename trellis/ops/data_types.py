@@ -12,8 +12,6 @@ from trellis.core.dispatch import BACKENDS, interpreters, load
 from trellis.core.dtypes import DType, as_dtype
 from trellis.core.typing import AnyArray, DTypeLike, Operand
 
-__all__ = ["can_cast", "finfo", "iinfo", "isdtype", "result_type"]
-
 
 @dataclass(frozen=True)
 class FloatInfo:

@@ -5,6 +5,7 @@ from typing import Any, Generic, NamedTuple, Unpack, overload
 from trellis.core.array import Array
 from trellis.core.container import Container
 from trellis.core.typing import AnyArray, ArrayT, Axis, DeviceLike, DTypeLike, HasShape, NestT, NumPyArray, Operand, Shape
+__all__ = ['can_cast', 'finfo', 'iinfo', 'isdtype', 'result_type']
 import sys
 from dataclasses import dataclass
 from typing import Any
@@ -13,7 +14,6 @@ from trellis.core.array import Array
 from trellis.core.dispatch import BACKENDS, interpreters, load
 from trellis.core.dtypes import DType, as_dtype
 from trellis.core.typing import AnyArray, DTypeLike, Operand
-__all__ = ['can_cast', 'finfo', 'iinfo', 'isdtype', 'result_type']
 
 class FloatInfo:
     bits: int

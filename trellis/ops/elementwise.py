@@ -8,13 +8,6 @@ from trellis.core.dispatch import call, find, interpreters
 from trellis.core.lifting import lift
 from trellis.core.typing import AnyArray, Operand
 
-__all__ = [
-    "abs", "acos", "acosh", "add", "asin", "asinh", "atan", "atan2", "atanh", "ceil", "clip", "conj", "copysign", "cos", "cosh",
-    "divide", "exp", "expm1", "floor", "floor_divide", "hypot", "imag", "log", "log10", "log1p", "log2", "maximum", "minimum",
-    "multiply", "negative", "nextafter", "positive", "pow", "real", "reciprocal", "remainder", "round", "sign", "sin", "sinh",
-    "sqrt", "square", "subtract", "tan", "tanh", "trunc",
-]  # fmt: skip
-
 
 def abs(x: Operand, /) -> AnyArray:
     """|x|, element by element; for complex numbers the magnitude.

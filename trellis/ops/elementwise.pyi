@@ -5,11 +5,11 @@ from typing import Any, Generic, NamedTuple, Unpack, overload
 from trellis.core.array import Array
 from trellis.core.container import Container
 from trellis.core.typing import AnyArray, ArrayT, Axis, DeviceLike, DTypeLike, HasShape, NestT, NumPyArray, Operand, Shape
+__all__ = ['abs', 'acos', 'acosh', 'add', 'asin', 'asinh', 'atan', 'atan2', 'atanh', 'ceil', 'clip', 'conj', 'copysign', 'cos', 'cosh', 'divide', 'exp', 'expm1', 'floor', 'floor_divide', 'hypot', 'imag', 'log', 'log10', 'log1p', 'log2', 'maximum', 'minimum', 'multiply', 'negative', 'nextafter', 'positive', 'pow', 'real', 'reciprocal', 'remainder', 'round', 'sign', 'sin', 'sinh', 'sqrt', 'square', 'subtract', 'tan', 'tanh', 'trunc']
 import builtins
 from trellis.core.dispatch import call, find, interpreters
 from trellis.core.lifting import lift
 from trellis.core.typing import AnyArray, Operand
-__all__ = ['abs', 'acos', 'acosh', 'add', 'asin', 'asinh', 'atan', 'atan2', 'atanh', 'ceil', 'clip', 'conj', 'copysign', 'cos', 'cosh', 'divide', 'exp', 'expm1', 'floor', 'floor_divide', 'hypot', 'imag', 'log', 'log10', 'log1p', 'log2', 'maximum', 'minimum', 'multiply', 'negative', 'nextafter', 'positive', 'pow', 'real', 'reciprocal', 'remainder', 'round', 'sign', 'sin', 'sinh', 'sqrt', 'square', 'subtract', 'tan', 'tanh', 'trunc']
 @overload
 def abs(x: Array, /) -> Array: ...
 @overload

@@ -180,7 +180,7 @@ def fftfreq(
     >>> tl.fft.fftfreq(4)
     Array([ 0.  ,  0.25, -0.5 , -0.25], dtype=float32, backend='numpy', device='cpu')
     """
-    return create("fftfreq", backend, dtype, device, "f", like, n=integer("fftfreq", "n", n, 1), d=d)
+    return create("fftfreq", backend, dtype, device, "f", like, n=integer("fftfreq", "n", n, 1), d=_spacing("fftfreq", d))
 
 
 def rfftfreq(
@@ -193,4 +193,10 @@ def rfftfreq(
     >>> tl.fft.rfftfreq(4)
     Array([0.  , 0.25, 0.5 ], dtype=float32, backend='numpy', device='cpu')
     """
-    return create("rfftfreq", backend, dtype, device, "f", like, n=integer("rfftfreq", "n", n, 1), d=d)
+    return create("rfftfreq", backend, dtype, device, "f", like, n=integer("rfftfreq", "n", n, 1), d=_spacing("rfftfreq", d))
+
+
+def _spacing(op: str, d: float) -> float:
+    if d == 0:
+        raise ValueError(f"{op}: d is {d}; the sample spacing must not be 0")
+    return d

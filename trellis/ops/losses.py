@@ -20,12 +20,6 @@ from trellis.ops.manipulation import expand_dims, reshape
 from trellis.ops.reduction import cumulative_sum
 from trellis.ops.shapes import fits, optional_shape, shape_of
 
-__all__ = [
-    "binary_cross_entropy", "binary_cross_entropy_with_logits", "cosine_embedding_loss", "cosine_similarity", "cross_entropy",
-    "ctc_loss", "hinge_embedding_loss", "hinge_loss", "huber_loss", "kl_div", "l1_loss", "mse_loss", "nll_loss",
-    "poisson_nll_loss", "smooth_l1_loss", "triplet_margin_loss",
-]  # fmt: skip
-
 _REDUCTIONS = ("mean", "sum", "none")
 
 

@@ -5,6 +5,7 @@ from typing import Any, Generic, NamedTuple, Unpack, overload
 from trellis.core.array import Array
 from trellis.core.container import Container
 from trellis.core.typing import AnyArray, ArrayT, Axis, DeviceLike, DTypeLike, HasShape, NestT, NumPyArray, Operand, Shape
+__all__ = ['binary_cross_entropy', 'binary_cross_entropy_with_logits', 'cosine_embedding_loss', 'cosine_similarity', 'cross_entropy', 'ctc_loss', 'hinge_embedding_loss', 'hinge_loss', 'huber_loss', 'kl_div', 'l1_loss', 'mse_loss', 'nll_loss', 'poisson_nll_loss', 'smooth_l1_loss', 'triplet_margin_loss']
 from typing import Any
 import numpy as np
 from trellis.core.dispatch import call, interpreters
@@ -17,7 +18,6 @@ from trellis.ops.indexing import getitem
 from trellis.ops.manipulation import expand_dims, reshape
 from trellis.ops.reduction import cumulative_sum
 from trellis.ops.shapes import fits, optional_shape, shape_of
-__all__ = ['binary_cross_entropy', 'binary_cross_entropy_with_logits', 'cosine_embedding_loss', 'cosine_similarity', 'cross_entropy', 'ctc_loss', 'hinge_embedding_loss', 'hinge_loss', 'huber_loss', 'kl_div', 'l1_loss', 'mse_loss', 'nll_loss', 'poisson_nll_loss', 'smooth_l1_loss', 'triplet_margin_loss']
 _REDUCTIONS: Any
 @overload
 def mse_loss(prediction: Array, target: Operand, /, *, reduction: str='mean') -> Array: ...

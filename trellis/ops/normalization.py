@@ -10,8 +10,6 @@ from trellis.ops.arguments import axis_tuple, check_axis, integer
 from trellis.ops.shapes import Size, Sizes, fits, optional_shape, shape_of
 from trellis.ops.windows import channel_last
 
-__all__ = ["batch_norm", "group_norm", "instance_norm", "layer_norm", "local_response_norm", "rms_norm"]
-
 _LAST = (-1,)
 
 

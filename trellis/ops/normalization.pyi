@@ -5,13 +5,13 @@ from typing import Any, Generic, NamedTuple, Unpack, overload
 from trellis.core.array import Array
 from trellis.core.container import Container
 from trellis.core.typing import AnyArray, ArrayT, Axis, DeviceLike, DTypeLike, HasShape, NestT, NumPyArray, Operand, Shape
+__all__ = ['batch_norm', 'group_norm', 'instance_norm', 'layer_norm', 'local_response_norm', 'rms_norm']
 import math
 from trellis.core.dispatch import call
 from trellis.core.typing import AnyArray, Axis
 from trellis.ops.arguments import axis_tuple, check_axis, integer
 from trellis.ops.shapes import Size, Sizes, fits, optional_shape, shape_of
 from trellis.ops.windows import channel_last
-__all__ = ['batch_norm', 'group_norm', 'instance_norm', 'layer_norm', 'local_response_norm', 'rms_norm']
 _LAST: Any
 @overload
 def layer_norm(x: Array, normalized_axes: int | tuple[int, ...]=-1, /, *, scale: AnyArray | None=None, offset: AnyArray | None=None, eps: float=1e-05) -> Array: ...

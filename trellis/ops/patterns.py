@@ -20,8 +20,6 @@ from trellis.ops.manipulation import concat, expand_dims, permute_dims, reshape,
 from trellis.ops.products import einsum
 from trellis.ops.shapes import shape_of
 
-__all__ = ["rearrange", "reduce", "repeat_axes"]
-
 
 def rearrange(x: AnyArray, pattern: str, /, **sizes: int) -> AnyArray:
     """einops.rearrange: split, join and reorder axes by a pattern. Needs einops.

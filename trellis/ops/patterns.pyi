@@ -5,6 +5,7 @@ from typing import Any, Generic, NamedTuple, Unpack, overload
 from trellis.core.array import Array
 from trellis.core.container import Container
 from trellis.core.typing import AnyArray, ArrayT, Axis, DeviceLike, DTypeLike, HasShape, NestT, NumPyArray, Operand, Shape
+__all__ = ['rearrange', 'reduce', 'repeat_axes']
 import importlib
 from types import ModuleType
 from typing import Any
@@ -18,7 +19,6 @@ from trellis.ops.data_types import isdtype
 from trellis.ops.manipulation import concat, expand_dims, permute_dims, reshape, stack, tile
 from trellis.ops.products import einsum
 from trellis.ops.shapes import shape_of
-__all__ = ['rearrange', 'reduce', 'repeat_axes']
 @overload
 def rearrange(x: Array, pattern: str, /, **sizes: int) -> Array: ...
 @overload

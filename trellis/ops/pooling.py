@@ -19,12 +19,6 @@ from trellis.ops.reduction import max, mean
 from trellis.ops.shapes import Sizes
 from trellis.ops.windows import Ints, Padding, Pair, channel_last, counts, per_axis, remembered, sliding, spatial
 
-__all__ = [
-    "adaptive_avg_pool1d", "adaptive_avg_pool2d", "adaptive_avg_pool3d", "adaptive_max_pool1d", "adaptive_max_pool2d",
-    "adaptive_max_pool3d", "avg_pool1d", "avg_pool2d", "avg_pool3d", "global_avg_pool", "global_max_pool", "lp_pool1d",
-    "lp_pool2d", "lp_pool3d", "max_pool1d", "max_pool2d", "max_pool3d",
-]  # fmt: skip
-
 AdaptiveSize = int | Sequence[int | None] | None
 
 

@@ -5,6 +5,7 @@ from typing import Any, Generic, NamedTuple, Unpack, overload
 from trellis.core.array import Array
 from trellis.core.container import Container
 from trellis.core.typing import AnyArray, ArrayT, Axis, DeviceLike, DTypeLike, HasShape, NestT, NumPyArray, Operand, Shape
+__all__ = ['adaptive_avg_pool1d', 'adaptive_avg_pool2d', 'adaptive_avg_pool3d', 'adaptive_max_pool1d', 'adaptive_max_pool2d', 'adaptive_max_pool3d', 'avg_pool1d', 'avg_pool2d', 'avg_pool3d', 'global_avg_pool', 'global_max_pool', 'lp_pool1d', 'lp_pool2d', 'lp_pool3d', 'max_pool1d', 'max_pool2d', 'max_pool3d']
 from collections.abc import Callable, Sequence
 from typing import Any
 from trellis.core.dispatch import call, interpreters
@@ -14,7 +15,6 @@ from trellis.ops.images import image_shape, known
 from trellis.ops.reduction import max, mean
 from trellis.ops.shapes import Sizes
 from trellis.ops.windows import Ints, Padding, Pair, channel_last, counts, per_axis, remembered, sliding, spatial
-__all__ = ['adaptive_avg_pool1d', 'adaptive_avg_pool2d', 'adaptive_avg_pool3d', 'adaptive_max_pool1d', 'adaptive_max_pool2d', 'adaptive_max_pool3d', 'avg_pool1d', 'avg_pool2d', 'avg_pool3d', 'global_avg_pool', 'global_max_pool', 'lp_pool1d', 'lp_pool2d', 'lp_pool3d', 'max_pool1d', 'max_pool2d', 'max_pool3d']
 AdaptiveSize = int | Sequence[int | None] | None
 def _windows(op: str, dims: int, shape: Sizes, window: Any, strides: Any, padding: Any, data_format: str, dilations: Any, ceil_mode: bool) -> tuple[Any, ...]: ...
 def _ceiling(size: int, window: int, stride: int, pair: Pair, dilation: int) -> Pair: ...

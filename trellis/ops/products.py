@@ -8,8 +8,6 @@ from trellis.ops.arguments import axes
 from trellis.ops.linalg import matmul, tensordot
 from trellis.ops.shapes import shape_of
 
-__all__ = ["allclose", "array_equal", "dot", "einsum", "log_softmax", "softmax"]
-
 
 def einsum(equation: str, /, *arrays: AnyArray) -> AnyArray:
     """The sum of products that an equation such as "bij,bjk->bik" describes.

@@ -5,12 +5,12 @@ from typing import Any, Generic, NamedTuple, Unpack, overload
 from trellis.core.array import Array
 from trellis.core.container import Container
 from trellis.core.typing import AnyArray, ArrayT, Axis, DeviceLike, DTypeLike, HasShape, NestT, NumPyArray, Operand, Shape
+__all__ = ['allclose', 'array_equal', 'dot', 'einsum', 'log_softmax', 'softmax']
 from trellis.core.dispatch import call
 from trellis.core.typing import AnyArray, Axis, Operand
 from trellis.ops.arguments import axes
 from trellis.ops.linalg import matmul, tensordot
 from trellis.ops.shapes import shape_of
-__all__ = ['allclose', 'array_equal', 'dot', 'einsum', 'log_softmax', 'softmax']
 @overload
 def einsum(equation: str, /, *arrays: Array) -> Array: ...
 @overload

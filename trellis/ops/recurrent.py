@@ -13,8 +13,6 @@ from trellis.core.typing import AnyArray
 from trellis.ops.arguments import choice
 from trellis.ops.shapes import differ, fits, optional_shape
 
-__all__ = ["gru_update", "lstm_update", "rnn_update"]
-
 
 def lstm_update(
     x: AnyArray, init_h: AnyArray, init_c: AnyArray, kernel: AnyArray, recurrent_kernel: AnyArray, /, *,

@@ -5,12 +5,12 @@ from typing import Any, Generic, NamedTuple, Unpack, overload
 from trellis.core.array import Array
 from trellis.core.container import Container
 from trellis.core.typing import AnyArray, ArrayT, Axis, DeviceLike, DTypeLike, HasShape, NestT, NumPyArray, Operand, Shape
+__all__ = ['gru_update', 'lstm_update', 'rnn_update']
 from typing import Any
 from trellis.core.dispatch import call
 from trellis.core.typing import AnyArray
 from trellis.ops.arguments import choice
 from trellis.ops.shapes import differ, fits, optional_shape
-__all__ = ['gru_update', 'lstm_update', 'rnn_update']
 @overload
 def lstm_update(x: Array, init_h: AnyArray, init_c: AnyArray, kernel: AnyArray, recurrent_kernel: AnyArray, /, *, bias: AnyArray | None=None, recurrent_bias: AnyArray | None=None, time_major: bool=False) -> tuple[Array, tuple[Array, Array]]: ...
 @overload

@@ -13,12 +13,6 @@ from trellis.ops.arguments import axes, choice, one_axis, optional_dtype
 from trellis.ops.conversion import astype
 from trellis.ops.shapes import flat_without
 
-__all__ = [
-    "all", "any", "corrcoef", "count_nonzero", "cov", "cumprod", "cumsum", "cumulative_prod", "cumulative_sum", "diff",
-    "logsumexp", "max", "mean", "median", "min", "nanmax", "nanmean", "nanmedian", "nanmin", "nanprod", "nanquantile", "nanstd",
-    "nansum", "nanvar", "percentile", "prod", "quantile", "std", "sum", "var",
-]  # fmt: skip
-
 _METHODS = ("linear", "lower", "higher", "nearest", "midpoint")
 
 

@@ -5,6 +5,7 @@ from typing import Any, Generic, NamedTuple, Unpack, overload
 from trellis.core.array import Array
 from trellis.core.container import Container
 from trellis.core.typing import AnyArray, ArrayT, Axis, DeviceLike, DTypeLike, HasShape, NestT, NumPyArray, Operand, Shape
+__all__ = ['all', 'any', 'corrcoef', 'count_nonzero', 'cov', 'cumprod', 'cumsum', 'cumulative_prod', 'cumulative_sum', 'diff', 'logsumexp', 'max', 'mean', 'median', 'min', 'nanmax', 'nanmean', 'nanmedian', 'nanmin', 'nanprod', 'nanquantile', 'nanstd', 'nansum', 'nanvar', 'percentile', 'prod', 'quantile', 'std', 'sum', 'var']
 from typing import Any, Never
 from trellis.core.dispatch import call, diagnose, interpreters
 from trellis.core.dtypes import DType, as_dtype, bool as bool_
@@ -14,7 +15,6 @@ from trellis.core.typing import AnyArray, Axis, DTypeLike, Operand
 from trellis.ops.arguments import axes, choice, one_axis, optional_dtype
 from trellis.ops.conversion import astype
 from trellis.ops.shapes import flat_without
-__all__ = ['all', 'any', 'corrcoef', 'count_nonzero', 'cov', 'cumprod', 'cumsum', 'cumulative_prod', 'cumulative_sum', 'diff', 'logsumexp', 'max', 'mean', 'median', 'min', 'nanmax', 'nanmean', 'nanmedian', 'nanmin', 'nanprod', 'nanquantile', 'nanstd', 'nansum', 'nanvar', 'percentile', 'prod', 'quantile', 'std', 'sum', 'var']
 _METHODS: Any
 @overload
 def all(x: Array, /, axis: Axis=None, *, keepdims: bool=False) -> Array: ...

@@ -10,11 +10,6 @@ from trellis.core.typing import AnyArray, Operand
 from trellis.ops.arguments import axes, choice, integer, one_axis
 from trellis.ops.shapes import flat_without
 
-__all__ = [
-    "argmax", "argmin", "argsort", "bincount", "histogram", "interp", "isin", "nonzero", "searchsorted", "sort", "top_k",
-    "unique_all", "unique_counts", "unique_inverse", "unique_values", "where",
-]  # fmt: skip
-
 
 class UniqueAll(NamedTuple):
     values: AnyArray
@@ -84,7 +79,9 @@ def where(condition: AnyArray, x1: Operand | None = None, x2: Operand | None = N
     """
     if condition is None:
         raise errors.missing_operand("where", "condition")
-    if x1 is None and x2 is None:
+    if x1 is None or x2 is None:
+        if x1 is not None or x2 is not None:
+            raise errors.missing_operand("where", "x1" if x1 is None else "x2")
         return nonzero(condition)
     return call("where", condition, x1, x2)
 

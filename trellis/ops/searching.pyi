@@ -5,13 +5,13 @@ from typing import Any, Generic, NamedTuple, Unpack, overload
 from trellis.core.array import Array
 from trellis.core.container import Container
 from trellis.core.typing import AnyArray, ArrayT, Axis, DeviceLike, DTypeLike, HasShape, NestT, NumPyArray, Operand, Shape
+__all__ = ['argmax', 'argmin', 'argsort', 'bincount', 'histogram', 'interp', 'isin', 'nonzero', 'searchsorted', 'sort', 'top_k', 'unique_all', 'unique_counts', 'unique_inverse', 'unique_values', 'where']
 from typing import Any, NamedTuple
 from trellis.core import errors
 from trellis.core.dispatch import call
 from trellis.core.typing import AnyArray, Operand
 from trellis.ops.arguments import axes, choice, integer, one_axis
 from trellis.ops.shapes import flat_without
-__all__ = ['argmax', 'argmin', 'argsort', 'bincount', 'histogram', 'interp', 'isin', 'nonzero', 'searchsorted', 'sort', 'top_k', 'unique_all', 'unique_counts', 'unique_inverse', 'unique_values', 'where']
 
 class UniqueAll(NamedTuple, Generic[ArrayT]):
     values: ArrayT

@@ -5,8 +5,6 @@ from __future__ import annotations
 from trellis.core.dispatch import call, find, interpreters
 from trellis.core.typing import AnyArray, Operand
 
-__all__ = ["digamma", "erf", "erfc", "erfinv", "expit", "gammaln", "i0", "isclose", "logaddexp", "logit", "nan_to_num", "xlogy"]
-
 
 def digamma(x: Operand, /) -> AnyArray:
     """d log(gamma(x)) / dx.

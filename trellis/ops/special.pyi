@@ -5,9 +5,9 @@ from typing import Any, Generic, NamedTuple, Unpack, overload
 from trellis.core.array import Array
 from trellis.core.container import Container
 from trellis.core.typing import AnyArray, ArrayT, Axis, DeviceLike, DTypeLike, HasShape, NestT, NumPyArray, Operand, Shape
+__all__ = ['digamma', 'erf', 'erfc', 'erfinv', 'expit', 'gammaln', 'i0', 'isclose', 'logaddexp', 'logit', 'nan_to_num', 'xlogy']
 from trellis.core.dispatch import call, find, interpreters
 from trellis.core.typing import AnyArray, Operand
-__all__ = ['digamma', 'erf', 'erfc', 'erfinv', 'expit', 'gammaln', 'i0', 'isclose', 'logaddexp', 'logit', 'nan_to_num', 'xlogy']
 @overload
 def digamma(x: Array, /) -> Array: ...
 @overload

@@ -6,7 +6,7 @@ from trellis.core.discovery import op_modules
 from trellis.core.hints import hooks as _hooks
 from trellis.core.lifting import lift_module, name_arguments
 
-modules = op_modules(__name__, __path__)
+modules = op_modules(__name__, __path__, ("sources",))
 for _module in modules:
     lift_module(_module)
     name_arguments(_module)

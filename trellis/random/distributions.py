@@ -18,8 +18,6 @@ from trellis.ops.arguments import check_axis, one_axis
 from trellis.random.samplers import check_order
 from trellis.random.sources import Draw, Size, computing, fine_unit, inside, is_number, normal_quantile
 
-__all__ = ["beta", "dirichlet", "exponential", "gamma", "gumbel_softmax", "poisson", "truncated_normal"]
-
 _POSITIVE = "it must be above 0"
 
 

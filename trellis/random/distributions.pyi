@@ -5,6 +5,7 @@ from typing import Any, Generic, NamedTuple, Unpack, overload
 from trellis.core.array import Array
 from trellis.core.container import Container
 from trellis.core.typing import AnyArray, ArrayT, Axis, DeviceLike, DTypeLike, HasShape, NestT, NumPyArray, Operand, Shape
+__all__ = ['beta', 'dirichlet', 'exponential', 'gamma', 'gumbel_softmax', 'poisson', 'truncated_normal']
 import math
 from collections.abc import Callable
 from typing import Any
@@ -16,7 +17,6 @@ from trellis.core.typing import AnyArray, DeviceLike, DTypeLike, Like, Operand, 
 from trellis.ops.arguments import check_axis, one_axis
 from trellis.random.samplers import check_order
 from trellis.random.sources import Draw, Size, computing, fine_unit, inside, is_number, normal_quantile
-__all__ = ['beta', 'dirichlet', 'exponential', 'gamma', 'gumbel_softmax', 'poisson', 'truncated_normal']
 _POSITIVE: Any
 @overload
 def exponential(*, scale: Operand=1.0, shape: Shape | None=None, dtype: DTypeLike=None, device: DeviceLike=None, backend: str | None=None, like: NumPyArray, seed: SeedLike=None) -> NumPyArray: ...

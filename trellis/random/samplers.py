@@ -285,15 +285,9 @@ def shuffle(x: Nest, axis: int = 0, /, *, seed: SeedLike = None) -> Nest:
 
 
 def permutation(
-    x: int | Nest,
-    /,
-    *,
-    axis: int = 0,
-    device: DeviceLike = None,
-    backend: str | None = None,
-    like: Like = None,
-    seed: SeedLike = None,
-) -> Nest:
+    x: int | Nest, /, *, axis: int = 0,
+    device: DeviceLike = None, backend: str | None = None, like: Like = None, seed: SeedLike = None,
+) -> Nest:  # fmt: skip
     """The numbers below an int `x` in random order; `tl.shuffle` of arrays.
 
     >>> import trellis as tl

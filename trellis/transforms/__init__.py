@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from trellis.core.discovery import op_modules
 from trellis.core.lifting import name_arguments
 
-modules = op_modules(__name__, __path__)
+modules = op_modules(__name__, __path__, ("arguments", "carry"))
 for _module in modules:
     name_arguments(_module)
 

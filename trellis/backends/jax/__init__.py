@@ -9,5 +9,5 @@ from __future__ import annotations
 from trellis.backends.assembly import assemble
 from trellis.core.discovery import op_modules
 
-modules = op_modules(__name__, __path__)
+modules = op_modules(__name__, __path__, ("complexes", "host", "operands"))
 interpreter = assemble("jax", modules)

@@ -14,8 +14,6 @@ from trellis.backends.jax.host import compiled
 from trellis.composites import composed
 from trellis.composites.support import floating
 
-__all__ = ["linear"]
-
 
 def _linear(x: Any, weight: Any, bias: Any) -> Any:
     if weight.ndim > 2:

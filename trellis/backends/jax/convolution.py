@@ -9,8 +9,6 @@ from jax import lax
 
 from trellis.backends.jax.host import compiled
 
-__all__ = ["convolution", "transposed_convolution"]
-
 
 def _convolution(
     x: Any, filters: Any, bias: Any, *, strides: Any, padding: Any, x_dilations: Any, dilations: Any, groups: int,

@@ -18,10 +18,6 @@ from trellis.core import errors
 from trellis.core.dtypes import DType
 from trellis.core.typing import Sizes
 
-__all__ = [
-    "arange", "empty", "empty_like", "eye", "fftfreq", "full", "full_like", "linspace", "rfftfreq", "tril", "triu",
-]  # fmt: skip
-
 
 def full(*, shape: Sizes, fill_value: Any, dtype: DType, device: Any) -> Any:
     return _filled("full", shape, fill_value, dtype, placement(device))

@@ -9,8 +9,6 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-__all__ = ["constants", "custom_gradient", "jacobian", "jvp", "stop_gradient", "value_and_grad", "vjp"]
-
 Flat = list[Any]
 _FORWARD = "(jvp) to a custom_vjp function"  # what JAX refuses
 

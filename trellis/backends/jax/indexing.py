@@ -16,10 +16,6 @@ from trellis.composites import indexing, on_arrays
 from trellis.core import errors
 from trellis.core.typing import Sizes
 
-__all__ = [
-    "getitem", "index_update", "segment_max", "segment_min", "segment_sum", "setitem", "take", "take_along_axis",
-]  # fmt: skip
-
 _multiply_at = on_arrays(indexing.multiply_at)
 _take = compiled(lambda x, indices, *, axis: x[(slice(None),) * axis + (indices,)])
 

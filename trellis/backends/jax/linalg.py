@@ -91,6 +91,8 @@ _matrix_power = compiled(lambda x, *, n: jnp.linalg.matrix_power(x, n))
 
 
 def matrix_power(x: Any, *, n: int) -> Any:
+    if n > 1 and x.dtype.kind == "b":
+        raise errors.not_numeric("matmul")
     return matrix_power(inv(x), n=-n) if n < 0 else _matrix_power(x, n=n)
 
 
@@ -153,6 +155,8 @@ _DIFFERENTIABLE = {_ASK: True} if _ASK in inspect.signature(jax.lax.linalg.eig).
 
 
 def eig(x: Any) -> tuple[Any, Any]:
+    if not x.size:  # JAX's derivative takes the largest element of each vector
+        return (widened(x) + 0j).sum(-1), widened(x) + 0j
     values, vectors = jax.lax.linalg.eig(widened(x), compute_left_eigenvectors=False, **_DIFFERENTIABLE)
     return values, vectors
 

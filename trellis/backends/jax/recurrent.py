@@ -6,8 +6,6 @@ from typing import Any
 
 from jax import numpy as jnp
 
-__all__ = ["equal_parts"]
-
 
 def equal_parts(x: Any, *, number: int) -> list[Any]:
     return list(jnp.split(x, number, -1))  # its gradient is one concatenation; that of slices is sums of padded arrays

@@ -15,13 +15,8 @@ from trellis.core import dtypes, errors
 from trellis.core.dtypes import DType
 from trellis.core.typing import Axes
 
-__all__ = [
-    "all", "any", "count_nonzero", "cumulative_prod", "cumulative_sum", "log_softmax", "logsumexp", "max", "mean", "min", "prod",
-    "softmax", "std", "sum", "var",
-]  # fmt: skip
 
-
-def sum_dtype(op: str, x: Any, dtype: DType | None) -> Any:
+def _sum_dtype(op: str, x: Any, dtype: DType | None) -> Any:
     """The dtype that a sum is made in: integers at least as wide as the default one."""
     if dtype is not None:
         if x.dtype.kind == "c" and dtype.kind != "c":
@@ -42,11 +37,11 @@ _sum = jax.jit(lambda x, axis, keepdims: jnp.sum(x, axis, keepdims=keepdims), st
 def sum(x: Any, *, axis: Axes, dtype: DType | None, keepdims: bool) -> Any:
     if dtype is None and x.dtype.kind not in "biu":
         return _sum(x, axis, keepdims)
-    return jnp.sum(cast(x, sum_dtype("sum", x, dtype)), axis=axis, keepdims=keepdims, promote_integers=False)
+    return jnp.sum(cast(x, _sum_dtype("sum", x, dtype)), axis=axis, keepdims=keepdims, promote_integers=False)
 
 
 def prod(x: Any, *, axis: Axes, dtype: DType | None, keepdims: bool) -> Any:
-    return jnp.prod(cast(x, sum_dtype("prod", x, dtype)), axis=axis, keepdims=keepdims, promote_integers=False)
+    return jnp.prod(cast(x, _sum_dtype("prod", x, dtype)), axis=axis, keepdims=keepdims, promote_integers=False)
 
 
 all = compiled(lambda x, *, axis, keepdims: jnp.all(x != 0, axis, keepdims=keepdims))
@@ -93,7 +88,7 @@ def _cumulative(op: str, native: Callable[..., Any], initial: int) -> Callable[.
     kernel = compiled(running)
 
     def run(x: Any, *, axis: int | None, dtype: DType | None, include_initial: bool) -> Any:
-        return kernel(cast(x, sum_dtype(op, x, dtype)), axis=axis_of(op, x, axis), include_initial=include_initial)
+        return kernel(cast(x, _sum_dtype(op, x, dtype)), axis=axis_of(op, x, axis), include_initial=include_initial)
 
     return run
 

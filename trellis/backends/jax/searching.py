@@ -14,11 +14,6 @@ from trellis.backends.jax.operands import as_index, cast, is_concrete, real, sam
 from trellis.core import errors
 from trellis.core.errors import check_counted
 
-__all__ = [
-    "argmax", "argmin", "argsort", "bincount", "nonzero", "searchsorted", "sort", "top_k", "unique_all", "unique_values",
-]  # fmt: skip
-
-
 argmax = compiled(lambda x, *, axis, keepdims: as_index(jnp.argmax(real("argmax", x), axis, keepdims=keepdims)))
 argmin = compiled(lambda x, *, axis, keepdims: as_index(jnp.argmin(real("argmin", x), axis, keepdims=keepdims)))
 

@@ -24,8 +24,6 @@ from trellis.backends.numpy.meta import cast
 from trellis.backends.numpy.operands import floating
 from trellis.backends.numpy.quiet import quiet
 
-__all__ = ["convolution", "convolution_filter_gradient", "transposed_convolution"]
-
 Sizes = Sequence[int]
 _ALL = slice(None)
 

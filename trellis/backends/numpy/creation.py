@@ -13,10 +13,6 @@ from trellis.core import errors
 from trellis.core.dtypes import DType, float64
 from trellis.core.typing import Sizes
 
-__all__ = [
-    "arange", "empty", "empty_like", "eye", "fftfreq", "full", "full_like", "linspace", "meshgrid", "rfftfreq", "tril", "triu",
-]  # fmt: skip
-
 
 def full(*, shape: Sizes, fill_value: Any, dtype: DType, device: Any) -> Any:
     native_device(device)

@@ -12,8 +12,6 @@ from trellis.backends.numpy.quiet import quiet
 from trellis.core import errors
 from trellis.core.typing import Sizes
 
-__all__ = ["fft", "fftn", "hfft", "ifft", "ifftn", "ihfft", "irfft", "irfftn", "rfft", "rfftn"]
-
 _REAL_INPUT = ("ihfft", "rfft", "rfftn")
 
 

@@ -16,11 +16,6 @@ from trellis.core import errors
 from trellis.core.dispatch import diagnose
 from trellis.core.dtypes import common_dtype
 
-__all__ = [
-    "cholesky", "cross", "det", "diagonal", "eig", "eigh", "eigvals", "eigvalsh", "einsum", "inv", "linear", "matmul",
-    "matrix_transpose", "outer", "qr", "slogdet", "solve", "solve_triangular", "svd", "svdvals", "tensordot", "vecdot",
-]  # fmt: skip
-
 _DIRECT = frozenset(np.dtype(c) for c in "fdFDbhilBHIL")
 _matmul = np.matmul
 _ARRAYS = {np.ndarray}
@@ -97,8 +92,6 @@ def diagonal(x: Any, *, offset: int) -> Any:
 
 
 def _decompose(op: str, kernel: Callable[..., Any], *arrays: Any, **params: Any) -> Any:
-    if all(x.dtype.kind == "b" for x in arrays):
-        raise errors.not_numeric(op)
     operands, half = floating(arrays)
     try:
         result = quiet.run(kernel, *operands, **params)

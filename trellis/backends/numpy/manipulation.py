@@ -9,11 +9,6 @@ import numpy as np
 from trellis.backends.numpy.operands import check_assignable, same_dtype
 from trellis.core import errors
 
-__all__ = [
-    "broadcast_to", "concat", "expand_dims", "flip", "moveaxis", "pad", "permute_dims", "repeat", "reshape",
-    "roll", "squeeze", "stack", "tile", "unstack",
-]  # fmt: skip
-
 
 def reshape(x: Any, *, shape: tuple[int, ...], copy: bool | None) -> Any:
     if copy is None:

@@ -11,8 +11,6 @@ import numpy as np
 
 from trellis.backends.numpy.quiet import quiet
 
-__all__ = ["fused_adam", "fused_sgd"]
-
 Flat = list[Any]
 _FLOATS = (np.dtype("float32"), np.dtype("float64"))
 

@@ -15,8 +15,6 @@ import numpy as np
 from trellis.backends.numpy.quiet import quiet
 from trellis.core.dispatch import interpreters
 
-__all__ = ["max_along", "max_along_pick", "max_along_spread", "max_pool"]
-
 Sizes = Sequence[int]
 BLOCK_BYTES = 1 << 20
 

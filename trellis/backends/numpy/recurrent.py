@@ -8,8 +8,6 @@ import numpy as np
 
 from trellis.composites.recurrent import recurrence_by_hand
 
-__all__ = ["recurrence"]
-
 
 def recurrence(inputs: Any, recurrent: Any, bias: Any, *state: Any, cell: str) -> tuple[Any, ...]:
     with np.errstate(all="ignore"):

@@ -18,11 +18,6 @@ from trellis.core import errors
 from trellis.core.dtypes import DType
 from trellis.core.typing import Axes
 
-__all__ = [
-    "all", "any", "count_nonzero", "cumulative_prod", "cumulative_sum", "log_softmax", "max", "mean", "min", "prod", "softmax",
-    "std", "sum", "var",
-]  # fmt: skip
-
 # NumPy's own rule for the dtype of a sum is ours for these: bool and narrow integers are summed in 64 bits.
 _KEPT = frozenset(d for d in NATIVE.values() if d not in HALVES)
 _FLOATS = frozenset(np.dtype(c) for c in "fdFD")

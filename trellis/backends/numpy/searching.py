@@ -11,10 +11,6 @@ from trellis.backends.numpy.operands import check_rank, check_real, promoted
 from trellis.backends.numpy.quiet import quiet
 from trellis.core import errors
 
-__all__ = [
-    "argmax", "argmin", "argsort", "bincount", "isin", "nonzero", "searchsorted", "sort", "top_k", "unique_all", "unique_values",
-]  # fmt: skip
-
 
 def _sortable(x: Any) -> Any:
     """bfloat16 sorts as float32: ml_dtypes' comparison puts NaN anywhere."""

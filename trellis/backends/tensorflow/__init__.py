@@ -14,7 +14,7 @@ from trellis.core import errors
 from trellis.core.discovery import op_modules
 
 _CHOOSE_THEIR_DEVICE = ("control", "creation", "grad", "meta", "optimizers", "random")
-modules = op_modules(__name__, __path__)
+modules = op_modules(__name__, __path__, ("arrangement", "complexes", "derivatives", "operands", "shapes"))
 
 
 def _placed_module(module: Any) -> Any:

@@ -12,8 +12,6 @@ from trellis.backends.tensorflow.shapes import product, sizes
 from trellis.composites import composed
 from trellis.composites.support import floating
 
-__all__ = ["attention_scores", "linear", "merge_heads", "split_heads"]
-
 
 def linear(x: Any, weight: Any, bias: Any) -> Any:
     x, weight, bias = floating("linear", x, weight, bias, real=True)

@@ -20,8 +20,6 @@ from trellis.backends.tensorflow.meta import cast, shape_of, tensor
 from trellis.backends.tensorflow.operands import HALF
 from trellis.backends.tensorflow.shapes import at_least_zero, product, same_padding, sizes, vector
 
-__all__ = ["convolution", "transposed_convolution"]
-
 
 def convolution(
     x: Any, filters: Any, bias: Any, *, strides: Any, padding: Any, x_dilations: Any, dilations: Any, groups: int,

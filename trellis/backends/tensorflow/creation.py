@@ -16,8 +16,6 @@ from trellis.core import errors
 from trellis.core.dtypes import DType, float32
 from trellis.core.typing import Sizes
 
-__all__ = ["arange", "empty", "empty_like", "eye", "fftfreq", "full", "full_like", "linspace", "rfftfreq", "tril", "triu"]
-
 
 def _value(op: str, value: Any, dtype: DType) -> Any:
     """`value`, a number or a 0-d tensor, as a 0-d tensor of `dtype`."""

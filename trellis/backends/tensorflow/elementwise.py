@@ -187,11 +187,13 @@ def _erf(x: Any) -> Any:
 
 
 def _erfinv(x: Any) -> Any:
-    """TensorFlow's kernel adds 1 to x, and with it loses the digits of a small x. One step of Newton's method finds them."""
-    found, middle = gen.erfinv(x), gen.less(gen._abs(x), 0.5)
-    near = choose(middle, found, 0)
+    """TensorFlow's kernel adds 1 to x, and loses digits of a small x, which a step of Newton's method finds, and of 1 - |x|."""
+    size = gen._abs(x)
+    middle = gen.less(size, 0.5)
+    near = gen.erfinv(choose(middle, x, 0))
     step = gen.mul(gen.mul(gen.sub(gen.erf(near), x), gen.exp(gen.square(near))), math.sqrt(math.pi) / 2)
-    return gen.sub(found, choose(middle, step, 0))
+    far = gen.mul(gen.ndtri(choose(middle, 0.5, gen.mul(gen.sub(filled(1, x.dtype), size), 0.5))), -math.sqrt(0.5))
+    return choose(middle, gen.sub(near, step), gen.mul(gen.sign(x), far))
 
 
 def _digamma(x: Any) -> Any:

@@ -15,8 +15,6 @@ from trellis.backends.tensorflow.shapes import at_least_zero, product, same_size
 from trellis.core import dtypes, errors
 from trellis.core.typing import Sizes
 
-__all__ = ["fft", "fftn", "hfft", "ifft", "ifftn", "ihfft", "irfft", "irfftn", "rfft", "rfftn"]
-
 _FORWARD = {1: gen_spectral_ops.fft, 2: gen_spectral_ops.fft2d, 3: gen_spectral_ops.fft3d}
 _INVERSE = {1: gen_spectral_ops.ifft, 2: gen_spectral_ops.ifft2d, 3: gen_spectral_ops.ifft3d}
 _OPPOSITE = {"backward": "forward", "forward": "backward", "ortho": "ortho"}

@@ -14,12 +14,9 @@ from trellis.backends.elementwise import Kernel
 from trellis.backends.tensorflow.arrangement import on_channel_last, transposed
 from trellis.backends.tensorflow.meta import rank_of, tensor
 from trellis.backends.tensorflow.operands import choose
-from trellis.backends.tensorflow.reduction import axes_of
-from trellis.backends.tensorflow.shapes import vector
+from trellis.backends.tensorflow.shapes import axes_of, vector
 from trellis.composites import composed
 from trellis.core.typing import Sizes
-
-__all__ = ["elu", "interpolate", "leaky_relu", "log_likelihood", "relu", "relu6", "standardize"]
 
 _FLOATS = frozenset((tf.float16, tf.bfloat16, tf.float32, tf.float64))
 

@@ -16,8 +16,6 @@ import tensorflow as tf
 
 from trellis.backends.tensorflow.meta import tensors
 
-__all__ = ["constants", "custom_gradient", "jacobian", "jvp", "stop_gradient", "value_and_grad", "vjp"]
-
 Flat = list[Any]
 _ZERO = tf.UnconnectedGradients.ZERO
 

@@ -124,13 +124,13 @@ _ANY_SHAPE = ("qr", "svd", "svdvals")
 
 
 def _of_matrices(op: str, function: Kernel) -> Kernel:
-    """An op from `function` of float32 or wider. Integers become float32. 16-bit floats are computed in float32 and rounded."""
+    """An op from `function` of float32 or wider. All but float64 and complex become float32; 16-bit results are rounded."""
 
     @functools.wraps(function)
     def run(*arrays: Any, **params: Any) -> Any:
         _check_matrices(op, arrays[0])
-        given = same_dtype(op, arrays, numeric=True)
-        wide = tf.float32 if given[0].dtype.is_integer or given[0].dtype in HALF else given[0].dtype
+        given = same_dtype(op, arrays)
+        wide = given[0].dtype if given[0].dtype.is_complex or given[0].dtype is tf.float64 else tf.float32
         try:
             found = function(*(cast(x, wide) for x in given), **params)
         except tf.errors.InvalidArgumentError as error:

@@ -17,11 +17,6 @@ from trellis.core import errors
 from trellis.core.typing import Axes, Sizes
 from trellis.ops.arguments import check_axis
 
-__all__ = [
-    "broadcast_arrays", "broadcast_to", "concat", "expand_dims", "flip", "moveaxis", "pad", "permute_dims", "repeat", "reshape",
-    "roll", "squeeze", "stack", "tile", "unstack",
-]  # fmt: skip
-
 
 def reshape(x: Any, *, shape: Any, copy: Any) -> Any:
     if -1 in shape and 0 in shape:  # TensorFlow invents a size here

@@ -14,8 +14,6 @@ import tensorflow as tf
 from trellis.backends.tensorflow.control import compile
 from trellis.core import tree
 
-__all__ = ["compiled_update"]
-
 _MOST_ARRAYS, _LEAST_ELEMENTS = 32, 2**16
 
 

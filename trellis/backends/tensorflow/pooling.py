@@ -20,8 +20,6 @@ from trellis.backends.tensorflow.shapes import same_padding, sizes, vector
 from trellis.composites import composed, pooling
 from trellis.composites.support import dtype_of
 
-__all__ = ["average_pool", "max_pool"]
-
 
 def max_pool(x: Any, *, window: Any, strides: Any, padding: Any, dilations: Any, channel_last: bool) -> Any:
     none: Any = ((0, 0),) * len(window)

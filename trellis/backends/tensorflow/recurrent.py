@@ -13,8 +13,6 @@ import tensorflow as tf
 from trellis.backends.tensorflow.meta import tensor
 from trellis.composites.recurrent import recurrence_by_hand
 
-__all__ = ["recurrence"]
-
 
 def recurrence(inputs: Any, recurrent: Any, bias: Any, *state: Any, cell: str) -> tuple[Any, ...]:
     operands = inputs, recurrent, bias, *state

@@ -12,32 +12,16 @@ from trellis.backends.elementwise import Kernel
 from trellis.backends.tensorflow import complexes, derivatives
 from trellis.backends.tensorflow.meta import KNOWN, NATIVE, cast, dtype_of, filled, tensor
 from trellis.backends.tensorflow.operands import HALF, check_real, choose
-from trellis.backends.tensorflow.shapes import product, sizes, vector
+from trellis.backends.tensorflow.shapes import axes_of, check_not_empty, product, sizes, vector
 from trellis.composites import composed
 from trellis.core import errors
 from trellis.core.dtypes import DType
 from trellis.core.typing import Axes
 
-__all__ = [
-    "all", "any", "count_nonzero", "cumulative_prod", "cumulative_sum", "log_softmax", "max", "mean", "min", "prod", "softmax",
-    "std", "sum", "var",
-]  # fmt: skip
-
 # dtype -> the dtype that a sum of it has
 _SUMS: dict[tf.DType, tf.DType] = {
     native: tf.int64 if dtype.kind in "bi" else tf.uint64 if dtype.kind == "u" else native for native, dtype in KNOWN.items()
 }
-_EVERY_AXIS = [vector(range(rank)) for rank in range(8)]
-
-
-def axes_of(x: Any, axis: Axes) -> Any:
-    """The axes to reduce, as a kernel takes them: an int, or a tensor that is kept from call to call."""
-    if axis is not None:
-        return vector(axis) if type(axis) is tuple else axis
-    rank = x.shape.rank
-    if rank is None:
-        return tf.range(tf.rank(x))
-    return _EVERY_AXIS[rank] if rank < 8 else vector(range(rank))
 
 
 # ---- sums and means ------------------------------------------------------------------------------------------------------------
@@ -115,17 +99,6 @@ def std(x: Any, *, axis: Axes, correction: float, keepdims: bool) -> Any:
 
 
 # ---- the largest, the smallest, truth ------------------------------------------------------------------------------------------
-def check_not_empty(op: str, x: Any, axis: Axes) -> None:
-    """ValueError for an empty axis, of which TensorFlow makes an infinity."""
-    shape = x.shape
-    if shape.rank is None or 0 not in tuple(shape):
-        return
-    axes = range(shape.rank) if axis is None else axis if isinstance(axis, tuple) else (axis,)
-    for a in axes:
-        if -shape.rank <= a < shape.rank and shape[a] == 0:
-            raise errors.empty_axis(op, axis, shape.as_list())
-
-
 def _extreme(op: str, kernel: Kernel, of_bools: Kernel) -> Kernel:
     def run(x: Any, *, axis: Axes, keepdims: bool) -> Any:
         check_real(op, x)

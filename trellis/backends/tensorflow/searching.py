@@ -16,14 +16,9 @@ from trellis.backends.tensorflow import complexes
 from trellis.backends.tensorflow.arrangement import flattened, reshaped, swapped_with_last, transposed, true_places
 from trellis.backends.tensorflow.meta import cast, dtype_of, filled, is_traced, rank_of, shape_of, tensor
 from trellis.backends.tensorflow.operands import bits, check_real, choose, promoted
-from trellis.backends.tensorflow.reduction import check_not_empty
-from trellis.backends.tensorflow.shapes import count_up, product, sizes
+from trellis.backends.tensorflow.shapes import check_not_empty, count_up, product, sizes
 from trellis.core import errors
 from trellis.ops.arguments import check_axis
-
-__all__ = [
-    "argmax", "argmin", "argsort", "bincount", "nonzero", "searchsorted", "sort", "top_k", "unique_all", "unique_values",
-]  # fmt: skip
 
 
 # ---- the largest and the smallest ----------------------------------------------------------------------------------------------

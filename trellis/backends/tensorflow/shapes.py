@@ -16,6 +16,8 @@ import tensorflow as tf
 from tensorflow.python.ops import gen_array_ops, gen_math_ops
 
 from trellis.backends.tensorflow.meta import shape_of
+from trellis.core import errors
+from trellis.core.typing import Axes
 
 _INT32_MAX = 2**31 - 1
 
@@ -87,3 +89,28 @@ def _common_size(op: str, column: tuple[Any, ...]) -> Any:
     if known or not unknown:
         return known.pop() if known else 1
     return functools.reduce(lambda a, b: tf.where(tf.equal(a, 1), b, a), unknown)
+
+
+# ---- axes of reductions --------------------------------------------------------------------------------------------------------
+_EVERY_AXIS = [vector(range(rank)) for rank in range(8)]
+
+
+def axes_of(x: Any, axis: Axes) -> Any:
+    """The axes to reduce, as a kernel takes them: an int, or a tensor that is kept from call to call."""
+    if axis is not None:
+        return vector(axis) if type(axis) is tuple else axis
+    rank = x.shape.rank
+    if rank is None:
+        return tf.range(tf.rank(x))
+    return _EVERY_AXIS[rank] if rank < 8 else vector(range(rank))
+
+
+def check_not_empty(op: str, x: Any, axis: Axes) -> None:
+    """ValueError for an empty axis, of which TensorFlow makes an infinity."""
+    shape = x.shape
+    if shape.rank is None or 0 not in tuple(shape):
+        return
+    axes = range(shape.rank) if axis is None else axis if isinstance(axis, tuple) else (axis,)
+    for a in axes:
+        if -shape.rank <= a < shape.rank and shape[a] == 0:
+            raise errors.empty_axis(op, axis, shape.as_list())

@@ -6,7 +6,7 @@ from trellis.backends.assembly import assemble
 from trellis.backends.torch.indexing import follows, lies_in_order
 from trellis.core.discovery import op_modules
 
-modules = op_modules(__name__, __path__)
+modules = op_modules(__name__, __path__, ("complexes", "dynamo", "operands", "unsigned"))
 interpreter = assemble("torch", modules)
 interpreter.changes_in_place = True
 interpreter.follows = follows

@@ -20,6 +20,7 @@ import torch
 
 from trellis.backends.torch import grad
 from trellis.core import errors, leaves as nests, tree
+from trellis.core.dispatch import load
 
 __all__ = ["compile", "compiles", "cond", "scan", "take_apart", "vmap", "while_loop"]
 
@@ -146,12 +147,26 @@ def take_apart(nest: Any) -> tuple[Flat, Any] | None:
 
 
 def compile(function: Callable[[Flat], Any]) -> Callable[[Flat], Any]:
+    load("numpy")  # torch.compile cannot import it when it meets a NumPy array
+
     def run(leaves: Flat) -> Any:
         return function(leaves)
 
     # A code object of its own: torch counts recompilations by it, and gives up after a few.
     alone = types.FunctionType(run.__code__.replace(), run.__globals__, run.__name__, None, run.__closure__)
-    return torch.compile(alone, **{"options": {"guard_filter_fn": _of_the_user}, **OPTIONS})
+    entry = torch.compile(alone, **{"options": {"guard_filter_fn": _of_the_user}, **OPTIONS})
+
+    def call(leaves: Flat) -> Any:
+        nonlocal entry
+        try:
+            return entry(leaves)
+        except Exception as error:
+            if type(error).__name__ != "InternalTorchDynamoError":
+                raise
+        entry = torch.compile(alone, **OPTIONS)  # torch fails to filter guards if one of them is on a NumPy array
+        return entry(leaves)
+
+    return call
 
 
 def _of_the_user(guards: Sequence[Any]) -> list[bool]:

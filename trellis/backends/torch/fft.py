@@ -10,10 +10,6 @@ import torch
 from trellis.backends.torch.operands import COMPLEX, HALF, check_rank, dtype_of, positive_axes, promoted
 from trellis.core import errors
 
-__all__ = [
-    "fft", "fftn", "fftshift", "hfft", "ifft", "ifftn", "ifftshift", "ihfft", "irfft", "irfftn", "rfft", "rfftn",
-]  # fmt: skip
-
 _REAL_INPUT = ("rfft", "rfftn", "ihfft")
 
 

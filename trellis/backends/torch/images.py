@@ -15,8 +15,6 @@ from trellis.backends.torch.pooling import channel_first, narrowed, widened
 from trellis.composites import composed
 from trellis.composites.support import floating
 
-__all__ = ["fold", "grid_sample", "interpolate", "unfold"]
-
 _LINEAR = ("linear", "bilinear", "trilinear")  # by the number of spatial axes
 
 

@@ -10,8 +10,6 @@ import torch.nn.functional as F
 from trellis.backends.torch.operands import FLOAT
 from trellis.composites import composed
 
-__all__ = ["cross_entropy"]
-
 
 def cross_entropy(
     x: Any, target: Any, weight: Any, *, ignore_index: int, label_smoothing: float, axis: int, reduction: str

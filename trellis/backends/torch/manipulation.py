@@ -11,11 +11,6 @@ from trellis.backends.torch.unsigned import moving
 from trellis.core import errors
 from trellis.core.typing import Axes, Sizes
 
-__all__ = [
-    "broadcast_arrays", "broadcast_to", "concat", "expand_dims", "flip", "moveaxis", "pad", "permute_dims", "repeat", "reshape",
-    "roll", "squeeze", "stack", "tile", "unstack",
-]  # fmt: skip
-
 _reshape = torch.reshape  # the method takes twice as long
 _flip = moving(torch.flip)
 _index_select = moving(torch.index_select)

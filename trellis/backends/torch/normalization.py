@@ -14,8 +14,6 @@ from trellis.backends.torch.operands import FLOAT, HALF
 from trellis.backends.torch.pooling import channel_first
 from trellis.composites import composed
 
-__all__ = ["batch_norm", "group_norm", "instance_norm", "layer_norm"]
-
 
 def _fits(x: torch.Tensor, *others: torch.Tensor | None) -> bool:
     dtype = x.dtype

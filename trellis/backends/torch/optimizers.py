@@ -9,8 +9,6 @@ from typing import Any
 
 import torch
 
-__all__ = ["fused_adam", "fused_sgd"]
-
 Flat = list[Any]
 _FUSED = {(dtype, device) for dtype in (torch.float32, torch.float64) for device in ("cpu", "cuda")}
 

@@ -15,11 +15,6 @@ from trellis.core import errors
 from trellis.core.dtypes import DType
 from trellis.core.typing import Axes
 
-__all__ = [
-    "all", "any", "count_nonzero", "cumulative_prod", "cumulative_sum", "log_softmax", "logsumexp", "max", "mean", "min", "prod",
-    "softmax", "std", "sum", "var",
-]  # fmt: skip
-
 _sum = torch.sum
 # torch sums these in the dtype that we want: its own for floats, int64 for the others
 _SUMS_DIRECTLY = frozenset(DTYPE) - UNSIGNED - {torch.uint8}
@@ -149,7 +144,8 @@ def logsumexp(x: torch.Tensor, *, axis: Axes, keepdims: bool) -> torch.Tensor:
         return result
     top = torch.amax(x, axes, True)  # of infinite elements torch's gradient is NaN; they share that of the maximum
     infinite = torch.isinf(top)
-    rest = torch.logsumexp(torch.where(infinite, torch.where(x == top, 0.0, -torch.inf), x), axes, keepdims)
+    tied = torch.where(x == top, 0.0, -torch.inf).to(x.dtype)
+    rest = torch.logsumexp(torch.where(infinite, tied, x), axes, keepdims)
     top = torch.where(infinite, top, 0.0)
     return rest + (top if keepdims else torch.amax(top, axes))
 

@@ -11,8 +11,6 @@ from trellis.backends.torch.operands import COMPLEX, FLOAT, check_rank, dtype_of
 from trellis.backends.torch.unsigned import ordered_real, wide
 from trellis.core import errors
 
-__all__ = ["argmax", "argmin", "argsort", "bincount", "nonzero", "searchsorted", "sort", "unique_all", "unique_values"]
-
 
 def _extreme_position(op: str, search: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
     def run(x: torch.Tensor, *, axis: int | None, keepdims: bool) -> torch.Tensor:

@@ -160,12 +160,14 @@ def _roll(x: Any, shifts: Any, dims: Any = ()) -> Any:
 def _pad(x: Any, pad: Any, mode: str = "constant", value: Any = None) -> Any:
     pairs = [(0, 0)] * (x.ndim - len(pad) // 2) + [(pad[i], pad[i + 1]) for i in range(len(pad) - 2, -1, -2)]
     cuts = tuple(slice(max(-a, 0), None if b >= 0 else b) for a, b in pairs)
+    widths = tuple((max(a, 0), max(b, 0)) for a, b in pairs)
+    if mode == "replicate":  # before the cut, which may leave nothing to copy
+        return tl.pad(x, widths, mode="edge")[cuts]
     if any(n < 0 for p in pairs for n in p):
         x = x[cuts]
-    widths = tuple((max(a, 0), max(b, 0)) for a, b in pairs)
     if not any(n for p in widths for n in p):
         return x
-    name = {"constant": "constant", "reflect": "reflect", "replicate": "edge", "circular": "wrap"}[mode]
+    name = {"constant": "constant", "reflect": "reflect", "circular": "wrap"}[mode]
     number = (value or 0) if x.dtype.kind in "fc" else bool(value) if x.dtype is bool_ else int(value or 0)
     return tl.pad(x, widths, mode=name, constant_values=number) if name == "constant" else tl.pad(x, widths, mode=name)
 

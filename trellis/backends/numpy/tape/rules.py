@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from trellis import composites
+from trellis import composites, ops
 from trellis.backends.numpy.tape.recording import Linear, OfInputs, OfOutput, innermost, recorder
 from trellis.backends.numpy.tape.rules_arrays import ARRAY_COMPOSED, ARRAY_RULES
 from trellis.backends.numpy.tape.rules_linalg import LINALG_COMPOSED, LINALG_RULES
@@ -30,10 +30,6 @@ from trellis.backends.numpy.tape.rules_training import TRAINING_COMPOSED, TRAINI
 from trellis.core.dispatch import find_all, load
 from trellis.core.dtypes import as_dtype
 from trellis.core.table import CONSTANT
-from trellis.ops.conversion import astype
-from trellis.ops.elementwise import floor_divide
-from trellis.ops.reduction import cumulative_prod, cumulative_sum, mean, sum as sum_
-from trellis.ops.special import digamma, expit
 
 Rule = Callable[..., Any]
 
@@ -45,7 +41,7 @@ _BY_INPUT: dict[str, Callable[[Any], Any]] = {
     "digamma": lambda x: polygamma(1, x),
     "erf": lambda x: np.exp(-(x * x)) * (2 / math.sqrt(math.pi)),
     "erfc": lambda x: np.exp(-(x * x)) * (-2 / math.sqrt(math.pi)),
-    "gammaln": digamma,
+    "gammaln": ops.digamma,
     "i0": lambda x: bessel_i(1, x),
     "sin": np.cos,
     "sinh": np.cosh,
@@ -118,7 +114,7 @@ def _larger(compare: Callable[[Any, Any], Any], first: bool) -> Rule:
 def _logaddexp(g: Any, y: Any, x1: Any, x2: Any) -> Any:
     x1, x2 = scalar_as_array(x1, y), scalar_as_array(x2, y)
     same = (x1 == x2) & np.isinf(x1)
-    return g * expit(np.where(same, 0, np.where(same, 0, x1) - np.where(same, 0, x2)))
+    return g * ops.expit(np.where(same, 0, np.where(same, 0, x1) - np.where(same, 0, x2)))
 
 
 def _atan2(g: Any, x: Any, x1: Any, x2: Any) -> Any:
@@ -149,13 +145,13 @@ def _hypot(g: Any, y: Any, x: Any) -> Any:
 # ---- reductions --------------------------------------------------------------------------------------------------------------
 def _extreme(g: Any, y: Any, x: Any, *, axis: Any, keepdims: bool) -> Any:
     chosen = x == kept(y, x, axis)
-    share = kept(g, x, axis) / sum_(astype(chosen, as_dtype(x.dtype)), axis=axis, keepdims=True)
+    share = kept(g, x, axis) / ops.sum(ops.astype(chosen, as_dtype(x.dtype)), axis=axis, keepdims=True)
     return np.where(chosen, share, 0)
 
 
 def _var(g: Any, y: Any, x: Any, *, axis: Any, correction: float, keepdims: bool) -> Any:
     count = numbers(x, axis) - correction
-    distance = x - mean(x, axis=axis, keepdims=True)
+    distance = x - ops.mean(x, axis=axis, keepdims=True)
     return distance * (kept(g, x, axis) * (2 / count if count > 0 else math.nan))
 
 
@@ -163,7 +159,7 @@ def _prod(g: Any, y: Any, x: Any, *, axis: Any, dtype: Any, keepdims: bool) -> A
     ndim = len(x.shape)
     along = tuple(range(ndim)) if axis is None else tuple(a % ndim for a in ((axis,) if isinstance(axis, int) else axis))
     rest = tuple(a for a in range(ndim) if a not in along)
-    x = astype(x, dtype) if dtype is not None else x
+    x = ops.astype(x, dtype) if dtype is not None else x
     moved = x.transpose((*rest, *along))
     flat = moved.reshape((*moved.shape[: len(rest)], math.prod(moved.shape[len(rest) :])))
     others = products_of_rest(flat).reshape(moved.shape).transpose(np.argsort((*rest, *along)).tolist())
@@ -173,7 +169,7 @@ def _prod(g: Any, y: Any, x: Any, *, axis: Any, dtype: Any, keepdims: bool) -> A
 def _cumulative_sum(g: Any, y: Any, x: Any, *, axis: Any, dtype: Any, include_initial: bool) -> Any:
     axis = 0 if axis is None else axis
     g = _without_first(g, axis) if include_initial else g
-    return np.flip(cumulative_sum(np.flip(g, axis=axis), axis=axis), axis=axis)
+    return np.flip(ops.cumulative_sum(np.flip(g, axis=axis), axis=axis), axis=axis)
 
 
 def _without_first(g: Any, axis: int) -> Any:
@@ -187,10 +183,10 @@ def _cumulative_prod(g: Any, y: Any, x: Any, *, axis: Any, dtype: Any, include_i
     """
     axis = 0 if axis is None else axis
     g = _without_first(g, axis) if include_initial else g
-    x = astype(x, dtype) if dtype is not None else x
+    x = ops.astype(x, dtype) if dtype is not None else x
     x, g = conjugate(np.moveaxis(x, axis, -1)), np.moveaxis(g, axis, -1)
     size = x.shape[-1]
-    before = cumulative_prod(x, axis=-1, include_initial=True)[..., :-1]
+    before = ops.cumulative_prod(x, axis=-1, include_initial=True)[..., :-1]
     a, b, step = _shifted(x, 1), g, 1
     while step < size:
         a, b, step = a * _shifted(a, step), b + a * _shifted(b, step), 2 * step
@@ -216,11 +212,11 @@ def _logsumexp(g: Any, y: Any, x: Any, *, axis: Any, keepdims: bool) -> Any:
 
 def _softmax(g: Any, y: Any, x: Any, *, axis: Any) -> Any:
     part = g * conjugate(y)
-    return part - conjugate(y) * sum_(part, axis=axis, keepdims=True)
+    return part - conjugate(y) * ops.sum(part, axis=axis, keepdims=True)
 
 
 def _log_softmax(g: Any, y: Any, x: Any, *, axis: Any) -> Any:
-    return g - conjugate(np.exp(y)) * sum_(g, axis=axis, keepdims=True)
+    return g - conjugate(np.exp(y)) * ops.sum(g, axis=axis, keepdims=True)
 
 
 # ---- the table ---------------------------------------------------------------------------------------------------------------
@@ -241,7 +237,7 @@ RULES: dict[str, Any] = {
     "multiply": OfInputs((lambda g, y, x1, x2: g * conjugate(x2), lambda g, y, x1, x2: g * conjugate(x1))),
     "divide": (lambda g, y, x1, x2: g / conjugate(x2), lambda g, y, x1, x2: -g * conjugate(y / x2)),
     "pow": (_pow_base, _pow_exponent),
-    "remainder": OfInputs((lambda g, y, x1, x2: g, lambda g, y, x1, x2: -g * floor_divide(x1, x2))),
+    "remainder": OfInputs((lambda g, y, x1, x2: g, lambda g, y, x1, x2: -g * ops.floor_divide(x1, x2))),
     "atan2": OfInputs((lambda g, y, x1, x2: _atan2(g, x2, x1, x2), lambda g, y, x1, x2: _atan2(-g, x1, x1, x2))),
     "clip": OfInputs((_clip, _clip_low, _clip_high)),
     "copysign": (lambda g, y, x1, x2: g * (np.sign(x1) * np.sign(y)), None),

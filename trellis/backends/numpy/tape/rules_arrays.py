@@ -9,16 +9,13 @@ from typing import Any
 
 import numpy as np
 
+from trellis import ops
 from trellis.backends.numpy.tape.recording import Linear, OfInputs, Traced, innermost, zeros_like
 from trellis.backends.numpy.tape.rules_support import scalar_as_array
 from trellis.composites.support import is_scalar
 from trellis.core.dispatch import call, load
 from trellis.core.dtypes import as_dtype
 from trellis.core.indexing import ARRAY
-from trellis.ops.conversion import astype
-from trellis.ops.indexing import segment_sum
-from trellis.ops.reduction import sum as sum_
-from trellis.ops.searching import argsort
 
 __all__ = ["ARRAY_COMPOSED", "ARRAY_RULES"]
 
@@ -42,10 +39,10 @@ def _repeat(g: Any, y: Any, x: Any, repeats: Any, *, axis: Any) -> Any:
     size = shape[axis]
     if is_scalar(repeats) or innermost(repeats).size == 1:
         count = repeats if is_scalar(repeats) else innermost(repeats).item()
-        summed = sum_(g.reshape((*shape[:axis], size, count, *shape[axis + 1 :])), axis=axis + 1)
+        summed = ops.sum(g.reshape((*shape[:axis], size, count, *shape[axis + 1 :])), axis=axis + 1)
     else:
         ids = np.repeat(np.arange(size), np.asarray(repeats))
-        summed = np.moveaxis(segment_sum(np.moveaxis(g, axis, 0), ids, num_segments=size), 0, axis)
+        summed = np.moveaxis(ops.segment_sum(np.moveaxis(g, axis, 0), ids, num_segments=size), 0, axis)
     return summed.reshape(x.shape)
 
 
@@ -55,7 +52,7 @@ def _pad(g: Any, y: Any, x: Any, *, pad_width: Any, mode: str, constant_values: 
     for axis, width in enumerate(pad_width):  # the other modes repeat elements: each gets the sum over its copies
         if tuple(width) != (0, 0):
             places = np.pad(np.arange(x.shape[axis]), width, mode)  # type: ignore[call-overload]
-            g = np.moveaxis(segment_sum(np.moveaxis(g, axis, 0), places, num_segments=x.shape[axis]), 0, axis)
+            g = np.moveaxis(ops.segment_sum(np.moveaxis(g, axis, 0), places, num_segments=x.shape[axis]), 0, axis)
     return g
 
 
@@ -93,7 +90,7 @@ def _take(g: Any, y: Any, x: Any, indices: Any, *, axis: int | None) -> Any:
     rows = np.moveaxis(g, tuple(range(axis, axis + len(shape))), tuple(range(len(shape))))
     rows = rows.reshape((math.prod(shape), *(n for a, n in enumerate(x.shape) if a != axis)))
     ids = np.reshape(np.where(np.less(indices, 0), np.asarray(indices) + size, indices), (-1,)).astype(np.intp)
-    return np.moveaxis(segment_sum(rows, ids, num_segments=size), 0, axis)
+    return np.moveaxis(ops.segment_sum(rows, ids, num_segments=size), 0, axis)
 
 
 def _take_along_axis(g: Any, y: Any, x: Any, indices: Any, *, axis: int) -> Any:
@@ -168,7 +165,7 @@ def _multiplied_together(g: Any, x: Any, value: Any, indices: Any, key: Any) -> 
 
 def _segment_extreme(g: Any, y: Any, x: Any, ids: Any, *, num_segments: Any) -> Any:
     chosen = x == np.take(y, ids, axis=0)
-    count = segment_sum(astype(chosen, as_dtype(x.dtype)), ids, num_segments=y.shape[0])
+    count = ops.segment_sum(ops.astype(chosen, as_dtype(x.dtype)), ids, num_segments=y.shape[0])
     return np.where(chosen, np.take(g / np.maximum(count, 1), ids, axis=0), 0)
 
 
@@ -179,8 +176,8 @@ def _bincount_weights(g: Any, y: Any, x: Any, weights: Any, *, minlength: int, l
 
 # ---- order -------------------------------------------------------------------------------------------------------------------
 def _sort(g: Any, y: Any, x: Any, *, axis: int, descending: bool, stable: bool) -> Any:
-    order = argsort(x, axis=axis, descending=descending, stable=True)
-    return np.take_along_axis(g, argsort(order, axis=axis), axis=axis)
+    order = ops.argsort(x, axis=axis, descending=descending, stable=True)
+    return np.take_along_axis(g, ops.argsort(order, axis=axis), axis=axis)
 
 
 def _unique_all(x: Any) -> tuple[Any, Any, Any, Any]:
@@ -192,7 +189,7 @@ def _unique_all(x: Any) -> tuple[Any, Any, Any, Any]:
 def _full_like(x: Any, *, fill_value: Any, dtype: Any, device: Any) -> Any:
     dtype = as_dtype(x.dtype) if dtype is None else dtype
     if type(fill_value) is Traced:
-        return np.broadcast_to(astype(fill_value, dtype), x.shape)
+        return np.broadcast_to(ops.astype(fill_value, dtype), x.shape)
     return load("numpy").full_like(innermost(x), fill_value=fill_value, dtype=dtype, device=device)
 
 
