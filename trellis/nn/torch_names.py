@@ -40,6 +40,7 @@ NORMALIZATION: Rows = {**AFFINE, "running_variance": ("running_var", SAME), "bat
 ATTENTION: Rows = {
     **{f"{name}_proj_weights": (f"{name}_proj_weight", SAME) for name in ("in", "q", "k", "v")},
     "out_proj_weights": ("out_proj.weight", SAME),
+    "in_proj_bias": ("in_proj_bias", SAME),
     "out_proj_bias": ("out_proj.bias", SAME),
 }
 TRANSFORMER: Rows = {"attention": ("self_attn", SAME), "cross_attention": ("multihead_attn", SAME)}
