@@ -11,18 +11,7 @@ import numpy as np
 
 from trellis.core import dispatch, dtypes, tree
 from trellis.core.array import Array, marked
-from trellis.core.dispatch import (
-    BACKENDS,
-    LISTS,
-    SCALARS,
-    UnknownOperand,
-    call,
-    chosen_backend,
-    interpreters,
-    load,
-    register,
-    target,
-)
+from trellis.core.dispatch import BACKENDS, SCALARS, UnknownOperand, call, chosen_backend, interpreters, load, target
 from trellis.core.dtypes import DType
 from trellis.core.free import Free, kind_of
 from trellis.core.leaves import unwrap
@@ -322,31 +311,22 @@ def _backend_info(name: str) -> BackendInfo:
     return BackendInfo(name, True, dispatch.load(name).version())
 
 
-class Lists:
-    """The interpreter of lists and tuples of numbers: they become free arrays, and the op runs on these."""
-
-    level = LISTS
-    name = "list"
-
-    def __getattr__(self, op: str) -> Any:
-        def run(*operands: Any, **params: Any) -> Any:
-            return call(op, *(_of_numbers(op, x) if isinstance(x, (list, tuple)) else x for x in operands), **params)
-
-        return run
-
-
-def _of_numbers(op: str, x: Any) -> Array:
+def _of_numbers(x: Any) -> Any:
     """A list of numbers as a free array. A list of arrays is refused, because a gradient would not follow them."""
-    for leaf in _leaves(x):
+    for leaf in _leaves(x) if isinstance(x, (list, tuple)) else ():
         if not isinstance(leaf, (bool, int, float, complex, np.generic)):
             held = "Array" if isinstance(leaf, Array) else type(leaf).__name__
             raise UnknownOperand(
-                f"{op}: expected an array or a list of numbers, got a {type(x).__name__} that holds {held}; "
-                f"make one array of several with tl.stack or tl.concat"
+                f"expected an array or a list of numbers, got a list that holds {held}; join arrays with tl.stack or tl.concat"
             )
-    return asarray(x)
+    return asarray(x) if isinstance(x, (list, tuple)) else x
+
+
+class Lists(dispatch.Scalars):
+    """The interpreter of lists and tuples of numbers: they become free arrays, and the op runs on these."""
+
+    level, name, as_array = dispatch.LISTS, "list", staticmethod(_of_numbers)
 
 
 SCALARS.as_array = asarray
-register(list, Lists())
-register(tuple, interpreters[list])
+interpreters[list] = interpreters[tuple] = Lists()

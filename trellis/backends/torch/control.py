@@ -160,11 +160,9 @@ def compile(function: Callable[[Flat], Any]) -> Callable[[Flat], Any]:
         nonlocal entry
         try:
             return entry(leaves)
-        except Exception as error:
-            if type(error).__name__ != "InternalTorchDynamoError":
-                raise
-        entry = torch.compile(alone, **OPTIONS)  # torch fails to filter guards if one of them is on a NumPy array
-        return entry(leaves)
+        except torch._dynamo.exc.InternalTorchDynamoError:
+            entry = torch.compile(alone, **OPTIONS)  # torch fails to filter guards if one of them is on a NumPy array
+            return entry(leaves)
 
     return call
 
