@@ -213,6 +213,7 @@ def test_a_free_array_moves_once_and_again_after_a_write(backend: str) -> None:
         free, x = tl.ones(3), make(backend, np.zeros(3, np.float32))
     found = tl.add(x, free)
     moved = list(free._copies.values())
+    assert len(moved) == 1
     assert np.all(tl.to_numpy(found) == 1)
     tl.add(x, free)
     assert list(map(id, free._copies.values())) == list(map(id, moved))
