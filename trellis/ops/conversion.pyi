@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from trellis.core import dispatch, dtypes, tree
 from trellis.core.array import Array, marked
-from trellis.core.dispatch import BACKENDS, LISTS, SCALARS, UnknownOperand, call, chosen_backend, interpreters, load, register, target
+from trellis.core.dispatch import BACKENDS, SCALARS, UnknownOperand, call, chosen_backend, interpreters, load, target
 from trellis.core.dtypes import DType
 from trellis.core.free import Free, kind_of
 from trellis.core.leaves import unwrap
@@ -73,10 +73,11 @@ class BackendInfo:
     def devices(self) -> list[str]: ...
 def backends() -> list[BackendInfo]: ...
 def _backend_info(name: str) -> BackendInfo: ...
+def _of_numbers(x: Any) -> Any: ...
 
-class Lists:
+class Lists(dispatch.Scalars):
     level: Any
     name: Any
-    def __getattr__(self, op: str) -> Any: ...
-def _of_numbers(op: str, x: Any) -> Array: ...
+    as_array: Any
 SCALARS.as_array = asarray
+interpreters[list]: Any
