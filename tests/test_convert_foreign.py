@@ -159,6 +159,8 @@ def test_data_for_torch() -> None:
     native = Scaled(3, 2)
     model, expected = tl.Module.from_torch_module(native), native(torch.tensor(X)).detach().numpy()
     check_data(model, "torch", expected)
+    relu: Any = tl.Module.from_torch_module(torch.nn.ReLU(), instance_args=(X,))  # which has no arrays
+    check_data(relu, "torch", np.maximum(X, 0))
     for scale in (np.float32(2), np.array(2, np.float32), 2):  # a scalar of NumPy is a number
         np.testing.assert_allclose(to_numpy(tl.stop_gradient(model(torch.tensor(X), scale=scale))), 2 * expected, rtol=1e-5)
 

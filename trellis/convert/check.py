@@ -283,7 +283,8 @@ def differentiated(call: Callable[[dict[str, Any]], Any], v: dict[str, Any]) -> 
 
 def _beside(model: Module, inputs: Inputs) -> Inputs:
     held = [*model.v.to_flat_dict().values(), *model.buffers.to_flat_dict().values()]
-    return placed(inputs, held[0].backend if held else "numpy", held)
+    homes = [one.home for _, one, _ in modules(model) if isinstance(one, Foreign)]  # of native modules without arrays
+    return placed(inputs, held[0].backend if held else [*homes, "numpy"][0], held)
 
 
 def placed(inputs: Any, backend: str, beside: Sequence[Array]) -> Any:
@@ -302,8 +303,7 @@ def placed(inputs: Any, backend: str, beside: Sequence[Array]) -> Any:
 def _parts(model: Module, inputs: Inputs) -> dict[str, list[Values]]:
     """Path -> the results of a layer, one per call."""
     model(*_beside(model, inputs), track_submod_rets=True)
-    paths = dict.fromkeys(_in_order(model.submod_call_order))
-    return {path: [_outputs(one) for one in model.submod_rets[path]] for path in paths}
+    return {path: [_outputs(one) for one in model.submod_rets[path]] for path in _in_order(model.submod_call_order)}
 
 
 def _in_order(calls: dict[str, Any]) -> Iterator[str]:
