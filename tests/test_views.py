@@ -226,6 +226,15 @@ def test_views_write_to_their_array(backend: str) -> None:
     check(x[0], np.array([-1.0, 3, -1]))
 
 
+def test_writes_through_permuted_axes(backend: str) -> None:
+    """An order of three axes that is not its own inverse."""
+    expected = np.arange(24.0).reshape(2, 3, 4)
+    x = tl.asarray(make(backend, expected.copy()))
+    tl.permute_dims(x, (2, 0, 1))[1] = 0.0
+    np.transpose(expected, (2, 0, 1))[1] = 0.0
+    np.testing.assert_array_equal(tl.to_numpy(x), expected)
+
+
 def test_views_of_views_do_not_pile_up(backend: str) -> None:
     y = x = tl.Array(make(backend, np.zeros(2000)))
     for _ in range(1500):

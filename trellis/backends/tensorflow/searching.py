@@ -129,7 +129,7 @@ def nonzero(x: Any) -> tuple[Any, ...]:
 
 def searchsorted(x1: Any, x2: Any, sorter: Any, *, side: str) -> Any:
     check_real("searchsorted", x1)
-    x1, x2 = promoted("less", x1, x2)
+    x1, x2 = promoted("equal" if getattr(x2, "dtype", None) == x1.dtype else "less", x1, x2)
     if rank_of(x1) not in (1, None):
         raise errors.not_vectors("searchsorted", [shape_of(x1)])
     if sorter is not None:
