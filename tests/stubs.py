@@ -175,7 +175,14 @@ class Overloads:
                 rows.append(("complex", kind, kind))
         if number:
             rows.append(("complex", "complex", "Array"))
-        return [self.with_types({"x1": a, "x2": b}, result) for a, b, result in rows]
+        made = [self.with_types({"x1": a, "x2": b}, result) for a, b, result in rows]
+        if "None" not in self.kinds["x1"]:
+            return made
+        alone = self.with_types({}, "tuple[Any, ...]")  # `where` of a condition
+        alone.args.posonlyargs, alone.args.defaults = alone.args.posonlyargs[:1], []
+        for function in made:
+            function.args.defaults = []
+        return [*made, alone]
 
 
 def overloaded(functions: list[Function]) -> list[Function]:
@@ -340,6 +347,8 @@ def statement(node: ast.stmt, module: ModuleType, tuples: list[str]) -> list[ast
 
 def assignment(node: ast.Assign, module: ModuleType) -> list[ast.stmt]:
     target = node.targets[0]
+    if not isinstance(target, (ast.Name, ast.Tuple)):
+        return []
     names = [text_of(x) for x in target.elts] if isinstance(target, ast.Tuple) else [text_of(target)]
     value = getattr(module, names[0], None)
     if inspect.isclass(value) and isinstance(node.value, ast.Call):

@@ -247,7 +247,7 @@ POINTS = (np.random.default_rng(3).normal(size=(30, 2)) * 0.2 + np.repeat([[0, 0
 
 def k_means(points: Any, count: int = 3) -> tuple[Any, Any]:
     start = tl.permutation(points.shape[0], seed=1)[:count]
-    centres = tl.take(points, start, axis=0)
+    centres, nearest = tl.take(points, start, axis=0), start
     for _ in range(6):
         gaps = tl.sum((tl.expand_dims(points, 1) - tl.expand_dims(centres, 0)) ** 2, axis=-1)
         nearest = tl.argmin(gaps, axis=1)

@@ -60,7 +60,8 @@ class FreeView(View, Free):
     def _write(self, spec: tuple[Any, ...], indices: tuple[Any, ...], value: Any) -> None:
         like = committed([value])
         if like is not None:  # as in a write to the free array itself, the result lies where the value does
-            self._base._rebind(beside(self._base, unwrap(like)))
+            base: Any = self._base
+            base._rebind(beside(base, unwrap(like)))
         super()._write(spec, indices, value)
 
 

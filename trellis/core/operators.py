@@ -62,7 +62,7 @@ def install(
 ) -> None:
     """Give `owner` the operators of every op; each argument makes the method of one op."""
     for name, op in operators(1) if unary is not None else ():
-        setattr(owner, f"__{name}__", unary(op))
+        setattr(owner, f"__{name}__", unary(op))  # type: ignore[misc]
     for name, op in operators(2):
         setattr(owner, f"__{name}__", binary(op))
         if name in COMPARISONS:

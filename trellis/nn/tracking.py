@@ -95,7 +95,7 @@ def compare(rets: dict[str, list[Any]], expected: Any) -> None:
         if len(found) != len(entries):
             raise ValueError(f"expected_submod_rets: {path!r} was called {len(found)} times, expected {len(entries)}")
         for call, (result, one) in enumerate(zip(found, entries)):
-            given = one if isinstance(one, dict) and "value" in one else {"value": one}
+            given: Any = one if isinstance(one, dict) and "value" in one else {"value": one}
             _compare_one(path, call, result, given["value"], given.get("atol", 0.0), given.get("rtol", 0.0))
 
 

@@ -79,5 +79,3 @@ class Lists(dispatch.Scalars):
     level: Any
     name: Any
     as_array: Any
-SCALARS.as_array = asarray
-interpreters[list]: Any

@@ -56,7 +56,7 @@ class Results(Nest):
         self.backend, self.device, self.wraps = backend, device, wraps
         self.kind: type | None = None  # of the last leaf of the first nest
         self.treedef: Any = None
-        self.wrapped: list[bool] = []
+        self.wrapped: list[Any] = []
         self.specs: list[Spec] = []
 
     def take(self, result: Any) -> list[AnyArray]:

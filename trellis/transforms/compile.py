@@ -74,7 +74,7 @@ def compile(
         given = MixedNest(_keys_beside(moving, named), like)
         backend = backend_of(given.arrays)
         if not backend.compiles(given.arrays):
-            return f(*args, **kwargs)
+            return f(*args, **kwargs)  # type: ignore[call-arg]
         structure = given.treedef, given.kinds, tuple(given.wrapped), _other_key(given)
         key = (backend.name, context, structure)
         entry = entries.get(key)

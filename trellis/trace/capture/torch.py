@@ -210,7 +210,7 @@ class _Branches(TorchFunctionMode):
             return value
         result = function(*args, **(kwargs or {}))
         if name in _FINITE or (name in ("all", "any") and value is not None and len(args) == 1):
-            self.known[id(result)] = result, _FINITE.get(name, value)
+            self.known[id(result)] = result, bool(_FINITE.get(name, value))
         return result
 
 
@@ -414,7 +414,7 @@ def _hook_text(owner: str, hook: Any) -> str:
 
 def _check_tensor(name: str, x: Any) -> None:
     kinds = {
-        "not initialized; call the source once": isinstance(x, torch.nn.parameter.UninitializedTensorMixin),
+        "not initialized; call the source once": isinstance(x, torch.nn.parameter.UninitializedTensorMixin),  # type: ignore[attr-defined]
         "nested; pad it to one shape with .to_padded_tensor(0.0)": x.is_nested,
         "on the meta device; give it values with .to_empty(device='cpu') and load its weights": x.is_meta,
         "quantized; make it dense with .dequantize()": x.is_quantized,
