@@ -79,7 +79,7 @@ class _Interpreters(dict[type, Any]):
                 self[kind] = load(name)
                 return self[kind]
         for known, interpreter in list(self.items()):
-            if interpreter.level and issubclass(kind, known):  # a subclass of Array, Container or a Python number
+            if interpreter.level and issubclass(kind, known) and known not in (list, tuple):  # of Array, Container or a number
                 self[kind] = interpreter
                 return interpreter
         raise UnknownOperand(

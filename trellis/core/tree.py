@@ -358,7 +358,7 @@ class _Kinds(dict[type, Kind | None]):
         for base in kind.__mro__:
             if base in _REGISTERED and (base is kind or base not in _EXACT):
                 return _REGISTERED[base]
-        if any(issubclass(kind, known) for known in list(interpreters)):
+        if any(issubclass(kind, known) for known in list(interpreters) if known not in (list, tuple)):
             return None  # an operand of ops, even if it is written as a dataclass
         if issubclass(kind, tuple):
             return _NAMED_TUPLE if hasattr(kind, "_fields") else _STRUCT_SEQUENCE if hasattr(kind, "n_sequence_fields") else None
