@@ -63,7 +63,7 @@ PROGRAMS: dict[str, tuple[Any, Any]] = {
     "a list, free and x": (lambda x: tl.where([True, False, True], x, tl.ones(3)), lambda x: np.where([True, False, True], x, 1)),
     "a list in a container": (lambda x: (tl.Container(a=x) * [1, 2, 3])["a"], lambda x: x * np.array([1, 2, 3])),
     "gradient beside a list": (lambda x: tl.grad(lambda w: tl.sum(tl.multiply(w, [1, 2, 3])))(x), lambda x: x * 0 + [1, 2, 3]),
-    "an index of NumPy": (lambda x: x[np.array([2, 0])], lambda x: x[[2, 0]]),
+    "indices of NumPy": (lambda x: tl.take(x, np.array([2, 0]), axis=0), lambda x: x[[2, 0]]),
 }  # fmt: skip
 
 
