@@ -111,7 +111,7 @@ CASES: dict[str, tuple[Callable[..., Any], tuple[Any, ...], type[Exception], tup
     "complex to real": (lambda x: tl.astype(x, tl.float32), (C,), TypeError, ("complex",)),
     "unknown dtype": (lambda x: tl.astype(x, "float33"), (A,), TypeError, ("float33", "float32")),
     "string": (lambda x: tl.add(x, "a"), (A,), TypeError, ("str",)),
-    "list": (lambda x: tl.exp([1.0, x]), (A,), TypeError, ("list", "tl.stack")),
+    "list": (lambda x: tl.exp([1.0, "a"]), (A,), TypeError, ("list", "tl.stack")),
     # indices
     "int out of range": (lambda x: tl.asarray(x)[2], (A,), IndexError, ("index 2", "size 2")),
     "too many indices": (lambda x: tl.asarray(x)[0, 0, 0], (A,), IndexError, ("3 indices", "2 dimensions")),

@@ -13,7 +13,7 @@ from trellis.core.dispatch import call, interpreters
 from trellis.core.leaves import unwrap
 from trellis.core.typing import AnyArray, Operand
 from trellis.ops.arguments import check_axis, choice, integer, one_axis
-from trellis.ops.conversion import as_data
+from trellis.ops.conversion import as_data, asarray
 from trellis.ops.elementwise import add, minimum, subtract
 from trellis.ops.indexing import getitem
 from trellis.ops.manipulation import expand_dims, reshape
@@ -247,7 +247,7 @@ def ctc_loss(
     shape, given, reduction = shape_of(log_probs), shape_of(targets), _reduction("ctc_loss", reduction)
     if None in shape or None in given:
         raise ValueError(f"ctc_loss: log_probs has shape {shape} and targets {given}; every size must be known in this graph")
-    lengths = [_lengths(unwrap(log_probs), n) for n in (input_lengths, target_lengths)]
+    lengths = [asarray(n) if isinstance(n, (list, tuple, int)) else n for n in (input_lengths, target_lengths)]
     if len(shape) == 2:
         params: Any = {"blank": blank, "zero_infinity": zero_infinity, "reduction": reduction}
         one = ctc_loss(expand_dims(log_probs, 1), reshape(targets, (1, -1)), *(reshape(n, (1,)) for n in lengths), **params)
@@ -262,12 +262,6 @@ def ctc_loss(
         "ctc_loss", log_probs, targets, *lengths, blank=integer("ctc_loss", "blank", blank), zero_infinity=bool(zero_infinity),
         reduction=reduction,
     )  # fmt: skip
-
-
-def _lengths(like: AnyArray, lengths: Any) -> AnyArray:
-    if isinstance(lengths, (list, tuple, int)):
-        return interpreters[type(like)].constant(np.asarray(lengths, np.int64), like=like)
-    return lengths
 
 
 def _padded(targets: AnyArray, lengths: AnyArray) -> AnyArray:
