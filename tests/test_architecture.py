@@ -10,11 +10,11 @@ from typing import NamedTuple
 import pytest
 
 PACKAGE = Path(__file__).resolve().parent.parent / "trellis"
-# Each room may import those before it and itself. Files at the top of the package (the public names, the bound namespaces, the
-# command line) may import all of them.
+# Each room may import those before it and itself. The command line and the files at the top of the package (the public names, the
+# bound namespaces) may import all of them.
 ROOMS = [
     "core", "ops", "random", "transforms", "composites", "backends", "distributions", "metrics", "nn", "optim", "training",
-    "convert", "trace", "distributed", "matrix", "",
+    "convert", "trace", "distributed", "matrix", "cli", "",
 ]  # fmt: skip
 # Imports inside a function, each because the module is heavy and rarely needed. None of them closes a cycle.
 LAZY: set[str] = set()
@@ -68,7 +68,7 @@ def test_every_folder_is_a_room() -> None:
     assert folders == set(ROOMS) - {""}
 
 
-@pytest.mark.parametrize("name", ROOMS[:-1])
+@pytest.mark.parametrize("name", ROOMS[:-2])
 def test_imports_go_down(name: str) -> None:
     allowed = ROOMS[: ROOMS.index(name) + 1]
     up = [f"{i.importer} -> {i.imported}" for i in IMPORTS if room(i.importer) == name and room(i.imported) not in allowed]

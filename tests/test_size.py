@@ -20,6 +20,7 @@ BUDGETS = {
     ("nn", "optim", "training"): 4_300,
     ("convert",): 2_400,
     ("matrix",): 1_000,
+    ("cli",): 300,
     ("trace",): 3_500,
     ("distributed",): 1_500,
 }
