@@ -40,12 +40,18 @@ API_VERSIONS = ("2021.12", "2022.12", "2023.12", "2024.12", "2025.12")
 
 # ---- operators: the public ops -------------------------------------------------------------------------------------------------
 def _unary(op: str) -> Callable[..., Any]:
+    shares = op in SHARING
+
     def operator(self: Array) -> Any:
         data = self._data
         made = getattr(interpreters[type(data)], op)(data)
-        return self._kind(made) if made is not data else marked((self,), self._kind(made))
+        result = self._kind(made)
+        if shares or made is data:
+            self._share()
+            result._shared = True
+        return result
 
-    return _sharing(operator) if op in SHARING else operator
+    return operator
 
 
 def _sharing(run: Callable[..., Any]) -> Callable[..., Any]:
@@ -84,7 +90,7 @@ def binary(op: str, kind: Any = None, view: Any = None, find: Any = find) -> Cal
 def _in_place(op: str) -> Callable[..., Any]:
     def operator(self: Array, other: Any, /) -> Any:
         try:
-            result = getattr(find(self, other), op)(self, other)
+            result = getattr(interpreters[type(self)] if type(self) is type(other) else find(self, other), op)(self, other)
         except UnknownOperand:
             return NotImplemented
         if not isinstance(result, self._kind):  # a Container; or a free array met one that is not, and the result is its
@@ -138,11 +144,13 @@ class Array(ArrayMethods, Interoperable):
 
     @property
     def shape(self) -> tuple[int, ...]:
-        return interpreters[type(self._data)].shape_of(self._data)
+        data = self._data
+        return data.shape if type(data) is np.ndarray else interpreters[type(data)].shape_of(data)
 
     @property
     def ndim(self) -> int:
-        return interpreters[type(self._data)].rank_of(self._data)
+        data = self._data
+        return data.ndim if type(data) is np.ndarray else interpreters[type(data)].rank_of(data)
 
     @property
     def size(self) -> int | None:
@@ -229,7 +237,7 @@ class Array(ArrayMethods, Interoperable):
         if type(data) is np.ndarray and not isinstance(self, View) and is_plain(key):  # NumPy's own indexing is the model
             try:
                 part = data[key]
-                return self._view_kind(self, None, part, data, key) if type(part) is np.ndarray else self._kind(part)
+                return self._view_kind(self, (None, "getitem", key), part, data) if type(part) is np.ndarray else self._kind(part)
             except IndexError:
                 pass  # the path below explains it
         spec, indices = canonical_key(data, key)
@@ -252,8 +260,13 @@ class Array(ArrayMethods, Interoperable):
     def _view(self, op: str, params: dict[str, Any], part: Any) -> View:
         """`part`, which the op made of the native array, as a view."""
         data = self._data
+        base, before, seen = (self._base, self._chain, self._seen) if isinstance(self, View) else (self, None, data)
         follows = interpreters[type(data)].follows
-        return self._view_kind(self, ((op, params),), part, data if follows is None or follows(data, part, op, params) else None)
+        if follows is not None and not follows(data, part, op, params):
+            seen = None
+        if isinstance(self, View) and op == "getitem" and (key := self._composed(params["key"])) is not None:
+            before, params = None, {"key": key}
+        return self._view_kind(base, (before, op, params), part, seen)
 
     def __setitem__(self, key: Any, value: Any) -> None:
         if type(self._data) is np.ndarray and not isinstance(self, View) and type(value) in (float, int) and is_plain(key):
@@ -293,17 +306,21 @@ class Array(ArrayMethods, Interoperable):
 class View(Array):
     """What a basic index, `tl.reshape` or `x.T` makes of an Array: a write to one is seen by the other."""
 
-    __slots__ = ("_base", "_chain", "_key", "_part", "_seen")
+    __slots__ = ("_base", "_chain", "_part", "_seen")
 
-    def __init__(self, base: Array, chain: tuple[views.Step, ...] | None, part: Any, seen: Any, key: Any = None) -> None:
-        self._base, self._chain, self._key = base, chain, key  # without a chain, the key as it was given: most views need no more
+    def __init__(self, base: Array, chain: tuple[Any, str, Any], part: Any, seen: Any) -> None:
+        self._base, self._chain = base, chain  # the last step, with the chain of those before: most views need no more of it
         self._part, self._seen = part, seen  # the native array of the base that `part` is of; None if it does not follow changes
 
     @property
-    def _steps(self) -> tuple[views.Step, ...]:
-        if self._chain is None:
-            self._chain = (("getitem", {"key": canonical_key(self._base, self._key)[0]}),)
-        return self._chain
+    def _steps(self) -> list[views.Step]:
+        """The steps from the base to the view, first step first."""
+        steps, chain = [], self._chain
+        while chain is not None:
+            chain, op, params = chain
+            steps.append((op, params if type(params) is dict else {"key": canonical_key(self._base, params)[0]}))
+        self._chain = (None, *steps[0]) if len(steps) == 1 else self._chain
+        return steps[::-1]
 
     @property
     def _data(self) -> Any:  # type: ignore[override]
@@ -316,19 +333,11 @@ class View(Array):
     def _share(self) -> None:
         self._base._share()
 
-    def _view(self, op: str, params: dict[str, Any], part: Any) -> View:
-        base, steps = self._base, (*self._steps, (op, params))
-        if op == "getitem" and (key := self._composed(params["key"])) is not None:
-            steps = ((op, {"key": key}),)
-        own = self._part
-        follows = interpreters[type(own)].follows
-        following = self._seen is not None and (follows is None or follows(own, part, op, params))
-        return self._view_kind(base, steps, part, base._data if following else None)
-
     def _composed(self, key: tuple[Any, ...]) -> tuple[Any, ...] | None:
         """The key of the base that selects what `key` selects here, if this is a single index."""
-        op, params = self._steps[0]
-        return composed(self._base.shape, params["key"], key) if op == "getitem" and len(self._steps) == 1 else None
+        if self._chain[0] is not None or self._chain[1] != "getitem":
+            return None
+        return composed(self._base.shape, self._steps[0][1]["key"], key)
 
     def _write(self, spec: tuple[Any, ...], indices: tuple[Any, ...], value: Any) -> None:
         views.check_writable(self._steps)
@@ -364,6 +373,7 @@ class ArrayInterpreter:
     level = 2
     name = "array"
     kind: Any = Array  # the class of the results
+    view_kind: Any = View  # that of the views among them
     find_all = staticmethod(find_all)
 
     def __getattr__(self, op: str) -> Callable[..., Any]:
@@ -388,14 +398,18 @@ class ArrayInterpreter:
         made = interpreter.reshape(data, shape=shape, copy=copy)
         if copy:
             return self.kind(made)
+        if type(data) is np.ndarray:  # it names the owner of its memory
+            shared = made.base is data or (made.base is data.base is not None)
+        else:
+            shared = interpreter.follows is None or interpreter.follows(data, made, "reshape", None)
+        base, before, seen = (x._base, x._chain, x._seen) if isinstance(x, View) else (x, None, data)
         if isinstance(x, View):
-            root = x._base._data
-            if root is x._seen and interpreter.changes_in_place and interpreter.lies_in_order(root):  # the framework tells
-                if not interpreter.follows(data, made, "reshape", None):
+            if seen is not None and interpreter.changes_in_place and interpreter.lies_in_order(seen):  # the framework tells
+                if not shared:
                     return self.kind(made)
-            elif not views.reshapes(x._base.shape, x._steps, interpreter.shape_of(made)):
+            elif not views.reshapes(base.shape, x._steps, interpreter.shape_of(made)):
                 return marked((x,), self.kind(made))
-        return x._view("reshape", {"shape": shape, "copy": None}, made)
+        return self.view_kind(base, (before, "reshape", {"shape": shape, "copy": None}), made, seen if shared else None)
 
     def unstack(self, x: Array, *, axis: int) -> tuple[Array, ...]:
         data, rank = x._data, x.ndim
@@ -410,17 +424,10 @@ class ArrayInterpreter:
         keys = [views.key_along(rank, axis, slice(*bounds)) for bounds in zip((0, *indices), (*indices, None))]
         return tuple(x._view("getitem", {"key": key}, part) for key, part in zip(keys, parts))
 
-    def shape_of(self, x: Array) -> Any:
-        return x.shape
-
-    def rank_of(self, x: Array) -> Any:
-        return x.ndim
-
-    def dtype_of(self, x: Array) -> Any:
-        return x.dtype
-
-    def device_of(self, x: Array) -> Any:
-        return x.device
+    shape_of = staticmethod(lambda x: x.shape)
+    rank_of = staticmethod(lambda x: x.ndim)
+    dtype_of = staticmethod(lambda x: x.dtype)
+    device_of = staticmethod(lambda x: x.device)
 
     def constant(self, value: np.ndarray[Any, Any], *, like: Array) -> Array:
         return self.kind(interpreters[type(like._data)].constant(value, like=like._data))
@@ -446,7 +453,11 @@ def unwrap(x: Any) -> Any:
 def _viewing(op: str) -> Callable[..., Any]:
     def run(x: Array, **params: Any) -> View:
         data = x._data
-        return x._view(op, params, getattr(interpreters[type(data)], op)(data, **params))
+        part = getattr(interpreters[type(data)], op)(data, **params)
+        if type(data) is not np.ndarray:
+            return x._view(op, params, part)
+        base, before, seen = (x._base, x._chain, x._seen) if isinstance(x, View) else (x, None, data)
+        return x._view_kind(base, (before, op, params), part, seen)  # which lies in the memory of `x`: all of these on NumPy do
 
     return run
 

@@ -149,7 +149,7 @@ class FreeInterpreter(ArrayInterpreter):
 
     level = FREE
     name = "free"
-    kind = Free
+    kind, view_kind = Free, FreeView
     find_all = staticmethod(meet)
 
     def to_device(self, x: Free, *, device: Any) -> Array:

@@ -29,7 +29,7 @@ def key_along(rank: int, axis: int, entry: Any) -> tuple[Any, ...]:
 
 
 # ---- reading and writing -------------------------------------------------------------------------------------------------------
-def read(x: Any, steps: tuple[Step, ...]) -> tuple[Any, bool]:
+def read(x: Any, steps: Sequence[Step]) -> tuple[Any, bool]:
     """What the steps make of a native array, and whether it follows later changes of that array."""
     following = True
     for op, params in steps:
@@ -40,7 +40,7 @@ def read(x: Any, steps: tuple[Step, ...]) -> tuple[Any, bool]:
     return x, following
 
 
-def written(x: Any, steps: tuple[Step, ...], value: Any) -> Any:
+def written(x: Any, steps: Sequence[Step], value: Any) -> Any:
     """The native array `x` with `value` in the place of what the steps read."""
     before = [x]
     for op, params in steps[:-1]:
@@ -70,14 +70,14 @@ _REVERSES: dict[str, Callable[..., Step]] = {
 }
 
 
-def check_writable(steps: tuple[Step, ...]) -> None:
+def check_writable(steps: Sequence[Step]) -> None:
     for op, _ in steps:
         if op in READ_ONLY:
             raise ValueError(f"a write to a result of {op}, which is read-only; copy it first: tl.asarray(x, copy=True)")
 
 
 # ---- whether a reshape is a view -----------------------------------------------------------------------------------------------
-def reshapes(shape: Sizes, steps: tuple[Step, ...], goal: Sizes) -> bool:
+def reshapes(shape: Sizes, steps: Sequence[Step], goal: Sizes) -> bool:
     """Whether what the steps select from an array of `shape` can be read in the shape `goal` without a copy."""
     if None in shape or None in goal:
         return False

@@ -133,7 +133,7 @@ def follows(x: torch.Tensor, part: torch.Tensor, op: str, params: dict[str, Any]
     """Whether a view of `x` lies in its memory. An axis that is reversed does not; a reshape may."""
     if is_compiling():
         return op not in ("flip", "reshape") and not (op == "getitem" and _reverses(params["key"]))
-    return torch._C._functorch.is_functorch_wrapped_tensor(x) or torch._C._is_alias_of(x, part)
+    return torch._C._is_alias_of(x, part) or torch._C._functorch.is_functorch_wrapped_tensor(x)
 
 
 def lies_in_order(x: torch.Tensor) -> bool:
