@@ -422,3 +422,20 @@ def test_trace_of_a_torch_function_is_a_graph_of_our_ops() -> None:
     graph = tl.trace(module, X, batch_axis=0)
     assert graph.ops() == {"linear": 1, "relu": 1}
     close(graph.eval(torch.cat([X, X])), module(torch.cat([X, X])))
+
+
+def test_sizes_that_become_long_formulas_are_fixed_and_the_batch_is_not() -> None:
+    def windows(x: torch.Tensor) -> torch.Tensor:
+        for _ in range(12):  # torch reasons for minutes about sizes that are padded and halved again and again
+            length = x.shape[1]
+            x = torch.nn.functional.pad(x, (0, (4 - length % 4) % 4 + (3 - length % 3) % 3))
+            x = torch.cat([x, x[:, : x.shape[1] // 2]], 1)
+        return x.mean(1)
+
+    x = torch.randn(3, 6)
+    found = tl.transpile(windows, "numpy", example=(x,))
+    longer = torch.cat([x, x + 1])
+    assert np.allclose(found(longer.numpy()), windows(longer).numpy(), atol=1e-6)
+    shape = found.graph.inputs[-1].shape
+    assert not isinstance(shape[0], int)
+    assert shape[1] == 6

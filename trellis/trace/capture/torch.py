@@ -128,7 +128,10 @@ def in_mode(source: Any, training: bool | None) -> Iterator[None]:
 
 
 def export(source: Any, nest: Nest) -> tuple[Any, Any]:
-    """torch's exported program of the source, and the structure of its result: every size may change that torch lets change."""
+    """torch's exported program of the source, and the structure of its result: every size may change that torch lets change.
+
+    If the sizes of results become long formulas (windows of images), only those along the first axes may.
+    """
     seen: list[Any] = []
 
     def call(tensors: Sequence[Any]) -> Nest:
@@ -191,7 +194,7 @@ _FINITE = {"isfinite": True, "isinf": False, "isnan": False}
 
 
 class _Branches(TorchFunctionMode):
-    """Branches of models that a capture decides.
+    """Branches of models that a capture decides, and the end of a capture whose sizes grow without measure.
 
     Models drop whole layers by `if torch.rand([]) < probability`: that number is a `_Chance`. Models clamp what has
     overflowed, by `if torch.isinf(x).any()`: a graph is captured for numbers that are finite.
@@ -211,7 +214,16 @@ class _Branches(TorchFunctionMode):
         result = function(*args, **(kwargs or {}))
         if name in _FINITE or (name in ("all", "any") and value is not None and len(args) == 1):
             self.known[id(result)] = result, bool(_FINITE.get(name, value))
+        if is_tensor(result) and any(isinstance(n, torch.SymInt) and n.node.expr.count_ops() > _LONGEST for n in result.shape):
+            raise _TooSymbolicError
         return result
+
+
+class _TooSymbolicError(Exception):
+    """The size of a tensor is a formula that torch takes minutes to reason about."""
+
+
+_LONGEST = 30  # operations in the formula of a size; those of 27 architectures have up to 11, the windows of Swin 121
 
 
 def capture(source: Any, nest: Nest, rows: Mapping[str, Row], dialect: Callable[..., Any]) -> Captured:
