@@ -1,17 +1,13 @@
-"""Curves as a picture, without a plotting library: one layout, drawn by two pens, SVG (also inside HTML) and PNG."""
+"""Curves as a picture: SVG, also inside HTML, without a plotting library; PNG by matplotlib."""
 
 from __future__ import annotations
 
 import html
-import itertools
+import io
 import math
 import os
-import struct
-import zlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
-
-import numpy as np
 
 from trellis.core.files import atomic
 
@@ -21,15 +17,8 @@ _COLOURS = ("#1f6fb4", "#d95f0e", "#2a9d4a", "#c2185b", "#7b52ab", "#8c6d31", "#
 _INK, _GRID = "#333333", "#e2e2e2"
 _LOGARITHMIC = 50  # an axis is, if its largest value is so many times the smallest
 
-# Letters of 3 x 5 dots: five digits a letter, one for each row, whose bits are the dots.
-_LETTERS = "0123456789abcdefghijklmnopqrstuvwxyz.-+_/:(),%="
-_ROWS = (
-    "755572622771747717175571174717747577111175757757172575565656344436555674647746443455355755722271115255655444475775565555"
-    "2555265644255736565534216722225555755552557755525555222712470000200700027200000711244020202444221112000245124507070"
-)  # fmt: skip
-_GLYPHS = {letter: _ROWS[5 * i : 5 * i + 5] for i, letter in enumerate(_LETTERS)}
-
 Points = Sequence[tuple[float, float]]
+Panels = Mapping[str, Mapping[str, Points]]
 
 
 class Svg:
@@ -51,44 +40,6 @@ class Svg:
         return f'<svg xmlns="http://www.w3.org/2000/svg" {size} {style}>{"".join(self.parts)}</svg>\n'.encode()
 
 
-class Raster:
-    """Dots of a PNG picture, drawn twice as large and then halved, so that lines are smooth."""
-
-    def __init__(self, width: int, height: int) -> None:
-        self.dots = np.full((2 * height, 2 * width, 3), 255, np.uint8)
-
-    def line(self, points: Points, colour: str, thick: float = 1.0) -> None:
-        for (x, y), (end_x, end_y) in itertools.pairwise(points):
-            count = int(2 * max(abs(end_x - x), abs(end_y - y))) + 2
-            self._stamp(np.linspace(2 * x, 2 * end_x, count), np.linspace(2 * y, 2 * end_y, count), int(2 * thick), colour)
-
-    def text(self, x: float, y: float, text: str, anchor: str = "start") -> None:
-        left = 2 * x - {"start": 0, "middle": 8 * len(text), "end": 16 * len(text) - 4}[anchor]
-        for i, letter in enumerate(text.lower()):
-            for row, bits in enumerate(_GLYPHS.get(letter, "00000")):
-                for k in range(3):
-                    if int(bits) >> (2 - k) & 1:
-                        across, down = int(left) + 16 * i + 4 * k, int(2 * y) - 20 + 4 * row
-                        self.dots[down : down + 4, across : across + 4] = tuple(bytes.fromhex(_INK[1:]))
-
-    def _stamp(self, x: Any, y: Any, size: int, colour: str) -> None:
-        columns, rows = (np.round(place).astype(int) - size // 2 for place in (x, y))
-        for i in range(size):
-            for k in range(size):
-                at = np.clip(rows + i, 0, self.dots.shape[0] - 1), np.clip(columns + k, 0, self.dots.shape[1] - 1)
-                self.dots[at] = tuple(bytes.fromhex(colour[1:]))
-
-    def data(self) -> bytes:
-        height, width = self.dots.shape[0] // 2, self.dots.shape[1] // 2
-        small = self.dots.reshape(height, 2, width, 2, 3).mean((1, 3)).astype(np.uint8)
-        rows = np.concatenate([np.zeros((height, 1), np.uint8), small.reshape(height, -1)], axis=1)  # filter 0 before each row
-        header = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
-        chunks = [(b"IHDR", header), (b"IDAT", zlib.compress(rows.tobytes(), 9)), (b"IEND", b"")]
-        return b"\x89PNG\r\n\x1a\n" + b"".join(
-            struct.pack(">I", len(body)) + name + body + struct.pack(">I", zlib.crc32(name + body)) for name, body in chunks
-        )
-
-
 class Axis:
     """From values to places between `first` and `last`, and the ticks."""
 
@@ -106,21 +57,21 @@ class Axis:
 
 
 def plot_curves(path: Any, panels: Mapping[str, Mapping[str, Any]], *, x_label: str = "") -> None:
-    """Draw panels side by side to a .png, .svg or .html file; each is a dict from a curve's name to its ys, or (xs, ys).
+    """Draw panels side by side to a .svg, .html or .png file; each is a dict from a curve's name to its ys, or (xs, ys).
+
+    A .png file needs matplotlib.
 
     >>> import os, tempfile, trellis as tl
     >>> with tempfile.TemporaryDirectory() as folder:
-    ...     tl.plot_curves(f"{folder}/curves.png", {"loss": {"torch": [3.0, 2.0, 1.5], "jax": [3.0, 2.0, 1.5]}}, x_label="step")
+    ...     tl.plot_curves(f"{folder}/curves.svg", {"loss": {"torch": [3.0, 2.0, 1.5], "jax": [3.0, 2.0, 1.5]}}, x_label="step")
     ...     os.listdir(folder)
-    ['curves.png']
+    ['curves.svg']
     """
     kind = os.path.splitext(os.fspath(path))[1]
     if kind not in (".png", ".svg", ".html"):
         raise ValueError(f"plot: {os.fspath(path)!r} must end in .png, .svg or .html")
-    pen = (Raster if kind == ".png" else Svg)(_WIDTH * max(len(panels), 1), _HEIGHT)
-    for number, (title, curves) in enumerate(panels.items()):
-        _panel(pen, _WIDTH * number, title, {label: _points(curve) for label, curve in curves.items()}, x_label)
-    data = pen.data()
+    drawn = {title: {label: _points(curve) for label, curve in curves.items()} for title, curves in panels.items()}
+    data = _png(drawn, x_label) if kind == ".png" else _svg(drawn, x_label)
     if kind == ".html":
         names = html.escape(", ".join(panels))
         data = f'<!doctype html>\n<html lang="en"><meta charset="utf-8"><title>{names}</title>\n'.encode() + data + b"</html>\n"
@@ -128,20 +79,50 @@ def plot_curves(path: Any, panels: Mapping[str, Mapping[str, Any]], *, x_label: 
         file.write(data)
 
 
+def _svg(panels: Panels, x_label: str) -> bytes:
+    pen = Svg(_WIDTH * max(len(panels), 1), _HEIGHT)
+    for number, (title, curves) in enumerate(panels.items()):
+        _panel(pen, _WIDTH * number, title, curves, x_label)
+    return pen.data()
+
+
+def _png(panels: Panels, x_label: str) -> bytes:
+    try:
+        from matplotlib.figure import Figure  # not pyplot, which keeps every figure and may open a window
+    except ImportError as error:
+        raise ImportError("plot: a .png file needs matplotlib: pip install matplotlib; .svg and .html need nothing") from error
+    figure = Figure(figsize=(_WIDTH * max(len(panels), 1) / 100, _HEIGHT / 100), dpi=200, layout="constrained")
+    for place, (title, curves) in zip(figure.subplots(1, max(len(panels), 1), squeeze=False)[0], panels.items()):
+        for number, (label, points) in enumerate(curves.items()):
+            width = 1.5 + len(curves) - 1 - number  # thinner on top, so that curves that are one are seen
+            colour = _COLOURS[number % len(_COLOURS)]
+            place.plot([x for x, _ in points], [y for _, y in points], label=label, color=colour, linewidth=width)
+        place.set(title=title, xlabel=x_label, yscale="log" if _is_logarithmic(curves) else "linear")
+        place.grid(color=_GRID)
+        place.legend()
+    written = io.BytesIO()
+    figure.savefig(written, format="png")
+    return written.getvalue()
+
+
+def _is_logarithmic(curves: Mapping[str, Points]) -> bool:
+    ys = [y for points in curves.values() for _, y in points]
+    return bool(ys) and min(ys) > 0 and max(ys) > _LOGARITHMIC * min(ys)
+
+
 def _points(curve: Any) -> list[tuple[float, float]]:
     xs, ys = curve if isinstance(curve, tuple) else (range(1, len(curve) + 1), curve)
     return [(float(x), float(y)) for x, y in zip(xs, ys) if math.isfinite(y)]
 
 
-def _panel(pen: Any, left: int, title: str, curves: Mapping[str, list[tuple[float, float]]], x_label: str) -> None:
+def _panel(pen: Svg, left: int, title: str, curves: Mapping[str, Points], x_label: str) -> None:
     pen.text(left + _LEFT, 20, title)
     everything = [point for points in curves.values() for point in points]
     if not everything:
         return
     first, last, top, bottom = left + _LEFT, left + _WIDTH - _RIGHT, _TOP, _HEIGHT - _BOTTOM
-    ys = [y for _, y in everything]
     across = Axis([x for x, _ in everything], first, last)
-    up = Axis(ys, bottom, top, min(ys) > 0 and max(ys) > _LOGARITHMIC * min(ys))
+    up = Axis([y for _, y in everything], bottom, top, _is_logarithmic(curves))
     for value, text in up.ticks:
         pen.line([(first, up.place(value)), (last, up.place(value))], _GRID)
         pen.text(first - 6, up.place(value) + 4, text, "end")
