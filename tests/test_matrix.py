@@ -285,7 +285,7 @@ def test_the_report_links_every_cell_to_its_evidence(faults: tuple[Run, Settings
         assert "\n## one\n" in (output / evidence).read_text()
     honest = (output / "evidence" / "honest-test_honest.md").read_text()
     assert '```python\ndef test_honest(backend):\n    """Compares."""\n' in honest
-    assert "5 comparisons, largest error 5.0e-10" in honest
+    assert "5 comparisons (1 of numbers, 4 plain asserts), largest error 5.0e-10" in honest
     statement = "np.testing.assert_allclose([1.0, 2.0], [1.0, 2.0 + 1e-9])"
     assert f"| `{statement}` | numpy.testing.assert_allclose |  | 1 | 5.0e-10 |" in honest
     assert "Fatal Python error" in (output / "evidence" / "faults-test_aborts.md").read_text()

@@ -33,6 +33,8 @@ const day = (date) => date.slice(0, 16).replace("T", " ");
 const errorText = (e) => (e === undefined || e === null ? "" : e === 0 ? "0" : e.toExponential(1));
 const seconds = (s) => (s >= 60 ? `${Math.floor(s / 60)} min ${Math.round(s % 60)} s` : s >= 1 ? `${s.toFixed(1)} s` : `${Math.round(s * 1000)} ms`);
 
+// What a test is about: test_conv2d_transpose is "conv2d transpose". Names of another form stay.
+const readable = (name) => (/^test_\w+$/.test(name) ? name.slice(5).replaceAll("_", " ").trim() || name : name);
 // The cells in the order of tables, rows, backends.
 const rows = [];
 const cells = data.cells;
@@ -44,7 +46,8 @@ for (const [table, names] of Object.entries(data.tables)) {
       Object.assign(cell, { row, backend, label: cell.unexpected ? "unexpected pass" : cell.status });
       row.cells.push(cell);
     });
-    row.text = [name, table, ...new Set(row.cells.map((cell) => cell.reason || ""))].join("\n").toLowerCase();
+    row.title = readable(name);
+    row.text = [name, row.title, table, ...new Set(row.cells.map((cell) => cell.reason || ""))].join("\n").toLowerCase();
     rows.push(row);
   }
 }
@@ -125,18 +128,26 @@ function clear() {
 // Tables
 const link = (cell) => `#${[cell.row.table, cell.row.name, cell.backend].map(encodeURIComponent).join("/")}`;
 function describe(cell) {
-  const done = cell.comparisons ? `, ${plural(cell.comparisons, "comparison")}` : "";
-  return `${cell.row.name} on ${cell.backend}: ${cell.label}${done}${cell.reason ? `, ${cell.reason}` : ""}`;
+  const done = cell.comparisons ? (cell.comparisons === 1 ? " comparison," : " comparisons,") : "";
+  return `${done} ${cell.row.name} on ${cell.backend}${cell.reason ? `, ${cell.reason}` : ""}`;
+}
+const numeric = (cell) => (cell.compared || []).filter((place) => place.error !== null && place.error !== undefined).reduce((sum, place) => sum + place.count, 0);
+const linked = (address, text) => (address ? element("a", { href: address }, text) : text);
+const commitLink = (commit) => linked(data.links.commits && commit && data.links.commits + encodeURIComponent(commit.replace(/\+$/, "")), commit || "");
+function sourceLink(cell) {
+  const path = cell.test.split("::")[0];
+  return linked(data.links.tests && !path.includes("..") && data.links.tests + path.split("/").map(encodeURIComponent).join("/"), element("code", {}, cell.test));
 }
 const breakable = (name) => name.split(/(?<=_)(?=[^_])/).flatMap((part, i) => (i ? [element("wbr"), part] : [part]));
 function drawRow(row, shown) {
   if (!row.drawn) {
-    row.drawn = element("tr", { role: "row" }, element("th", { scope: "row", role: "rowheader", "aria-label": row.name }, ...breakable(row.name)));
+    row.drawn = element("tr", { role: "row" }, element("th", { scope: "row", role: "rowheader", "aria-label": row.name, "data-row": row.name },
+      row.title === row.name ? null : element("span", { class: "title" }, row.title), element("span", { class: "id" }, ...breakable(row.name))));
     row.buttons = row.cells.map((cell) => {
-      const button = element("button", { type: "button", class: `cell ${kind(cell.label)}`, "aria-label": describe(cell), title: cell.reason || null, "data-cell": cell.index },
+      const button = element("button", { type: "button", class: `cell ${kind(cell.label)}`, title: cell.reason || null, "data-cell": cell.index },
         icon(cell.label), element("span", { class: "word" }, cell.label),
         cell.comparisons ? element("span", { class: "n" }, number(cell.comparisons)) : null,
-        element("span", { class: "where" }, cell.backend));
+        element("span", { class: "where" }, cell.backend), element("span", { class: "unseen" }, describe(cell)));
       row.drawn.append(element("td", { role: "cell" }, button));
       return button;
     });
@@ -231,16 +242,18 @@ function open(cell, remember = true) {
   $("evidence").scrollTop = 0;
 }
 function fact(name, value, kind) {
-  return value === "" || value === undefined || value === null ? "" : element("div", { class: kind }, element("dt", {}, name), element("dd", {}, String(value)));
+  const shown = value instanceof Node ? value : String(value ?? "");
+  return shown === "" ? "" : element("div", { class: kind }, element("dt", {}, name), element("dd", {}, shown));
 }
 function evidence(cell) {
   const parts = [element("div", { class: `verdict ${kind(cell.label)}`, role: "group", "aria-label": "Verdict" }, icon(cell.label),
     element("div", {}, element("strong", {}, cell.label), cell.reason ? element("p", {}, cell.reason) : null))];
   parts.push(element("dl", { class: "facts" },
-    fact("Comparisons", cell.test ? number(cell.comparisons || 0) : ""), fact("Largest error", errorText(cell.largest_error)),
+    fact("Numeric comparisons", cell.test ? number(numeric(cell)) : ""), fact("Plain asserts", cell.test ? number((cell.comparisons || 0) - numeric(cell)) : ""),
+    fact("Largest error", errorText(cell.largest_error)),
     fact("Duration", cell.duration === undefined ? "" : seconds(cell.duration)), fact("Date (UTC)", cell.date ? day(cell.date) : ""),
-    fact("Commit", cell.commit), fact("Versions", data.shared[cell.versions], "all")));
-  if (cell.test) parts.push(element("h3", {}, "Test"), element("p", {}, element("code", {}, cell.test)));
+    fact("Commit", commitLink(cell.commit)), fact("Versions", data.shared[cell.versions], "all")));
+  if (cell.test) parts.push(element("h3", {}, "Test"), element("p", {}, sourceLink(cell)));
   if (cell.about !== undefined) parts.push(element("p", { class: "note" }, data.shared[cell.about]));
   if (cell.compared) parts.push(element("h3", {}, "What was compared"), comparedTable(cell.compared));
   if (cell.source !== undefined) parts.push(element("details", { class: "source" }, element("summary", {}, "Source of the test"),
@@ -261,7 +274,7 @@ function comparedTable(list) {
 function past(cell) {
   return element("ol", { class: "past" }, ...[...data.history].reverse().filter((run) => run.states[cell.index] !== ".").map((run) => {
     const status = LETTERS[run.states[cell.index]];
-    return element("li", { class: kind(status) }, icon(status), element("span", {}, status), element("time", { datetime: run.date }, day(run.date)), element("code", {}, run.commit));
+    return element("li", { class: kind(status) }, icon(status), element("span", {}, status), element("time", { datetime: run.date }, day(run.date)), element("code", {}, commitLink(run.commit)));
   }));
 }
 $("close").addEventListener("click", () => $("evidence").close());

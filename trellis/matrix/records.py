@@ -207,6 +207,7 @@ class Settings:
     records: str = ".matrix"  # directory of the records
     output: str = "matrix"  # directory of the report
     readme: str = ""  # a page that shows totals and tables, between two marks
+    repository: str = ""  # the address of the project, for links to commits and to the sources of tests
     timeout: float = 300.0  # seconds that one test may take
 
     @property

@@ -7,6 +7,7 @@ import dataclasses
 import hashlib
 import html
 import json
+import os
 import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -29,7 +30,7 @@ def write_all(run: Run, runs: list[Run], settings: Settings, output: Path | None
     """Write the report of a run: README.md, badges, evidence and index.html; returns their directory."""
     readme = settings.path("readme") if settings.readme and output is None else None
     output = output or settings.path("output")
-    files = {"README.md": index_page(run), "index.html": page(run, runs)}
+    files = {"README.md": index_page(run), "index.html": page(run, runs, links(run, settings, output))}
     rows: dict[tuple[str, str], list[Record]] = {}
     for record in run.cells():
         files.setdefault(f"badges/{slug(label(record))}.svg", badge("", label(record), COLOURS[label(record)]))
@@ -45,6 +46,14 @@ def write_all(run: Run, runs: list[Run], settings: Settings, output: Path | None
     if readme:
         into_readme(readme, run, output)
     return output
+
+
+def links(run: Run, settings: Settings, output: Path) -> dict[str, str]:
+    """What stands before the path of a test and a commit in a link; without a repository tests are files beside the page."""
+    if settings.repository:
+        address = settings.repository.rstrip("/")
+        return {"tests": f"{address}/blob/{run.commit.rstrip('+') or 'HEAD'}/", "commits": f"{address}/commit/"}
+    return {"tests": Path(os.path.relpath(settings.root, output)).as_posix() + "/"}
 
 
 def written_before(output: Path) -> set[str]:
@@ -205,7 +214,9 @@ def facts(record: Record) -> str:
     if record.test:
         versions = ", ".join(f"{name} {version}" for name, version in record.versions.items())
         error = f", largest error {error_text(record.largest_error)}" if record.largest_error is not None else ""
-        lines += [f"{record.comparisons} comparisons{error}; {record.duration:.2f} s; {versions}.", code(record.test)]
+        numeric = sum(c["count"] for c in record.compared if c["error"] is not None)
+        split = f"{record.comparisons} comparisons ({numeric} of numbers, {record.comparisons - numeric} plain asserts)"
+        lines += [f"{split}{error}; {record.duration:.2f} s; {versions}.", code(record.test)]
     return "\n\n".join(lines)
 
 
@@ -246,11 +257,11 @@ def terminal(run: Run, *, colour: bool = False) -> str:
     return "\n".join([*lines, "", summary(run).replace("\\", "")])
 
 
-def page(run: Run, runs: list[Run]) -> str:
+def page(run: Run, runs: list[Run], links: dict[str, str] | None = None) -> str:
     """The page: template, style, script and data in one file. Only the script with this very hash may run in it."""
     template, style, script = ((_HERE / f"page.{kind}").read_text(encoding="utf-8") for kind in ("html", "css", "js"))
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-    data = json.dumps(page_data(run, runs), separators=(",", ":"))
+    data = json.dumps({**page_data(run, runs), "links": links or {}}, separators=(",", ":"))
     for character in "<>&":  # within a script element nothing may look like its end
         data = data.replace(character, f"\\u{ord(character):04x}")
     parts = {"title": html.escape(run.title), "hash": digest, "style": style, "data": data, "script": script}
