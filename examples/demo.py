@@ -1,11 +1,15 @@
 """One network, written once, trained on every framework that is installed: `make demo`, or `python examples/demo.py`.
 
 It reads handwritten-like digits that are generated here. Weights, the order of the data and Dropout follow from one seed, so that
-every framework goes the same way. The losses of all steps are compared at the end, and drawn: build/demo.png, build/demo.html.
+every framework goes the same way. The losses of all steps are compared at the end, and drawn: build/demo.html, and build/demo.png
+where matplotlib is installed.
 """
 
 from __future__ import annotations
 
+import importlib.util
+import inspect
+import json
 import os
 import sys
 import time
@@ -78,7 +82,7 @@ def generate_digits(count: int) -> tuple[np.ndarray, np.ndarray]:
 def main() -> None:
     images, labels = generate_digits(2400)
     train_data, test_data = (images[:2000], labels[:2000]), (images[2000:], labels[2000:])
-    table = [["backend", "version", "test accuracy", "last loss", "seconds"]]
+    rows: list[list[str]] = []
     curves: dict[str, list[float]] = {}
     missing = [backend.name for backend in tl.backends() if not backend.installed]
     for backend in [backend for backend in tl.backends() if backend.installed]:
@@ -89,24 +93,59 @@ def main() -> None:
         seconds = time.perf_counter() - start
         curves[backend.name] = history.losses
         accuracy = f"{history['validation_accuracy'][-1]:.1%}"
-        table.append([backend.name, str(backend.version), accuracy, f"{history.losses[-1]:.6f}", f"{seconds:.1f}"])
+        difference = max(abs(a - b) for a, b in zip(history.losses, next(iter(curves.values()))))
+        apart = f"{difference:.1e}" if len(curves) > 1 else "-"
+        rows.append([backend.name, str(backend.version), accuracy, f"{history.losses[-1]:.6f}", apart, f"{seconds:.1f}"])
         print()
+    table = [["backend", "version", "test accuracy", "last loss", "difference", "seconds"], *rows]
     widths = [max(map(len, column)) for column in zip(*table)]
     for name, version, *numbers in table:
         cells = [name.ljust(widths[0]), version.ljust(widths[1]), *(n.rjust(w) for n, w in zip(numbers, widths[2:]))]
         print("  ".join(cells))
+    losses = np.array(list(curves.values()))
+    largest = np.ptp(losses, axis=0).max()
     if len(curves) > 1:
-        losses = np.array(list(curves.values()))
-        print(f"\nlargest difference between backends in any of the {losses.shape[1]} losses: {np.ptp(losses, axis=0).max():.1e}")
+        print(f"\nlargest difference between backends in any of the {losses.shape[1]} losses: {largest:.1e}")
     folder = Path(__file__).resolve().parent.parent / "build"
     folder.mkdir(exist_ok=True)
-    for name in ("demo.png", "demo.html"):
-        tl.plot_curves(folder / name, {"loss of each step": curves}, x_label="step")
-    print(f"the loss curves are in {os.path.relpath(folder / 'demo.png')} and {os.path.relpath(folder / 'demo.html')}")
+    write_page(folder / "demo.html", rows, curves, largest, missing, (images, labels))
+    written = [folder / "demo.html"]
+    if importlib.util.find_spec("matplotlib"):
+        written.append(folder / "demo.png")
+        tl.plot_curves(written[-1], {"loss of each step": curves}, x_label="step")
+    print(f"the story with its loss curves: {' and '.join(os.path.relpath(path) for path in written)}")
     if missing:
-        print("\nnot installed here; add one with")
+        print("\nnot installed here; add one, and its row and curve appear beside the others:")
         for name in missing:
-            print(f"  {os.path.relpath(sys.executable)} -m pip install 'trellis[{name}]'")
+            print(f"  {os.path.relpath(sys.executable)} -m pip install '.[{name}]'")
+
+
+def write_page(path: Path, rows: Any, curves: Any, largest: float, missing: list[str], digits: Any) -> None:
+    """The story of this run as one page of HTML, which fetches nothing."""
+    images, labels = digits
+    first = [int(np.flatnonzero(labels == digit)[0]) for digit in range(10)]
+    parts = [f"A convolutional network reads digits. The same code, from the same seed, trains on {', '.join(curves)}."]
+    together = f"The largest difference between any two of their {len(curves[rows[0][0]])} losses is {largest:.1e}."
+    alone = "Only NumPy is installed here. It trains the network with real gradients, on a tape of its own."
+    parts.append(together if len(curves) > 1 else alone)
+    if missing:
+        add = f"pip install '.[{missing[0]}]' adds a row and a curve beside the others, equal to rounding."
+        parts.append(f"Not installed here: {', '.join(missing)}. {add}")
+    facts = {
+        "claim": " ".join(parts),
+        "about": "Difference: the largest between the losses of a framework and those of the first. Seconds include the import "
+        f"of the framework and what it compiles. Python {sys.version.split()[0]}, trellis {tl.__version__}.",
+        "images": f"{len(images)} images of 12 by 12 dots, turned, moved, scaled, with noise. 2000 train, the others test.",
+        "source": inspect.getsource(Net) + "\n\n" + inspect.getsource(train),
+        "rows": rows,
+        "curves": curves,
+        "digits": [
+            {"label": int(labels[i]), "pixels": np.clip(255 * images[i, ..., 0], 0, 255).astype(int).tolist()} for i in first
+        ],
+    }
+    data = json.dumps(facts, separators=(",", ":")).replace("<", "\\u003c")  # within a script nothing may look like its end
+    template = Path(__file__).with_name("demo_page.html").read_text(encoding="utf-8")
+    path.write_text(template.replace("{{data}}", data), encoding="utf-8")
 
 
 if __name__ == "__main__":
