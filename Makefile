@@ -25,7 +25,7 @@ ONLY ?= *
 
 export TF_CPP_MIN_LOG_LEVEL ?= 3
 
-.PHONY: help demo test test-more test-distributed test-browser sweep-models sweep-transpile fuzz sweep-convert mutants clients matrix lint format types stubs bench docs docs-serve suite suite-checkout clean
+.PHONY: help demo test test-more test-distributed test-browser test-pages test-python sweep-models sweep-transpile fuzz sweep-convert mutants clients matrix lint format types stubs bench docs docs-serve suite suite-checkout clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /make \1|/' | awk -F'|' '{printf "  %-18s %s\n", $$1, $$2}'
@@ -52,6 +52,14 @@ test-distributed: $(VENV)/.all  ## workers killed at random, KILLS times per bac
 
 test-browser: $(VENV)/.all  ## the page of the matrix in a headless browser: needs chromium and chromedriver
 	$(BIN)/python -m pytest tests/test_matrix_browser.py -m browser $(PYTEST_FLAGS)
+
+AXE := build/axe/node_modules/axe-core/package.json
+test-pages: docs $(AXE)  ## the site, the demo and the matrix in a headless browser: links, accessibility, screens; needs chromium and npm
+	$(BIN)/python examples/demo.py > /dev/null
+	$(BIN)/python -m pytest tests/test_pages_browser.py -m browser $(PYTEST_FLAGS)
+
+$(AXE):
+	npm install --silent --no-audit --no-fund --prefix build/axe axe-core@4
 
 sweep-models: $(VENV)/.all  ## every model of tests/zoo.py through calls, training, freezing and files, and every layer over layouts of memory, on every backend
 	$(BIN)/python -m pytest -n $(JOBS) --dist loadgroup tests/test_zoo.py -m "sweep or not sweep" $(PYTEST_FLAGS)
@@ -124,6 +132,11 @@ suite-checkout:
 	  echo "make suite: SUITE=$(SUITE) is not a checkout of array-api-tests;"; \
 	  echo "  git clone --recurse-submodules https://github.com/data-apis/array-api-tests, then make suite SUITE=that/directory"; \
 	  exit 2; }
+
+# The oldest and newest Pythons that the classifiers name; NumPy alone, because not every framework has wheels for each.
+PYTHONS ?= 3.12 3.13
+test-python: $(VENV)/.all  ## the tests that need NumPy alone on other Pythons: make test-python [PYTHONS="3.12 3.13"]
+	for version in $(PYTHONS); do $(BIN)/python tests/other_pythons.py $$version || exit 1; done
 
 clean:  ## remove .venv and caches
 	rm -rf $(VENV) .pytest_cache .ruff_cache .mypy_cache .hypothesis build dist

@@ -8,6 +8,7 @@ import os
 import re
 import subprocess
 import sys
+import tomllib
 import warnings
 from pathlib import Path
 
@@ -109,3 +110,17 @@ def test_demo_runs() -> None:
     assert [line.split()[0] for line in output.splitlines() if line.startswith(tuple(names))] == names
     differences = re.findall(r"largest difference .*: (\S+)$", output, re.MULTILINE)
     assert [float(d) < 1e-3 for d in differences] == [True] * (len(names) > 1)
+
+
+def test_readme_is_short_and_reads_right_on_a_package_index() -> None:
+    """An index shows the README without the repository around it: pictures and links inside of it would be dead there."""
+    text = (ROOT / "README.md").read_text()
+    assert len(text.encode()) < 7000
+    assert len(re.findall(r"!\[[^]]*\]\(docs/_static/", text)) == 1
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    hook = project["tool"]["hatch"]["metadata"]["hooks"]["fancy-pypi-readme"]
+    assert hook["fragments"] == [{"path": "README.md"}]
+    for rule in hook["substitutions"]:
+        text = re.sub(rule["pattern"], rule["replacement"], text)
+    assert "[Arrays]" not in text
+    assert [link for link in re.findall(r"\]\(([^)]*)\)", text) if not link.startswith("https://")] == []
