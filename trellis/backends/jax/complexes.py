@@ -41,6 +41,31 @@ def _corrected(native: Kernel, *cases: Callable[[Any, Any], tuple[Any, Any, Any]
     return kernel
 
 
+def _on_cut(native: Kernel, imaginary: int = 1) -> Kernel:
+    """`native` on both sides of its branch cut, the real line, where XLA ignores the sign of the imaginary part, 0 or -0.
+
+    That of the result has the same sign, or the opposite one if `imaginary` is -1.
+    """
+
+    def kernel(z: Any) -> Any:
+        b = lax.imag(z)
+        c, d = _parts(native(z))
+        return lax.complex(c, jnp.where((b == 0) & (jnp.signbit(imaginary * d) != jnp.signbit(b)), -d, d))
+
+    return kernel
+
+
+def _turned(function: Kernel) -> Kernel:
+    """sin, tan, asin and atan are defined by the hyperbolic ones: f(z) = -j * g(j * z)."""
+
+    def kernel(z: Any) -> Any:
+        a, b = _parts(z)
+        c, d = _parts(function(lax.complex(-b, a)))
+        return lax.complex(d, -c)
+
+    return kernel
+
+
 def _infinite(a: Any, b: Any) -> Any:
     return jnp.isinf(a) & ~jnp.isfinite(b)
 
@@ -51,7 +76,7 @@ def _infinite_logarithm(a: Any, b: Any) -> Any:
 
 # JAX's derivative is that of another branch where the real part is negative: sqrt(z - 1) sqrt(z + 1), not sqrt(z**2 - 1).
 _native_acosh = with_rules(jnp.acosh, lambda t, y, z: t / (jnp.sqrt(z - 1) * jnp.sqrt(z + 1)))
-_asinh = _corrected(jnp.asinh, lambda a, b: (jnp.isnan(a) & (b == 0), _NAN, b))
+_asinh = _corrected(_turned(_on_cut(_turned(jnp.asinh))), lambda a, b: (jnp.isnan(a) & (b == 0), _NAN, b))
 _atanh = _corrected(
     jnp.atanh,
     lambda a, b: ((jnp.isnan(b) & jnp.isfinite(a) & (a != 0)) | (jnp.isnan(a) & ~jnp.isinf(b)), _NAN, _NAN),
@@ -66,17 +91,6 @@ _tanh = _corrected(
     lambda a, b: (~jnp.isfinite(b) & (a == 0), a, _NAN),
     lambda a, b: (jnp.isinf(a), jnp.copysign(1.0, a), jnp.copysign(0.0, b)),
 )
-
-
-def _turned(function: Kernel) -> Kernel:
-    """sin, tan, asin and atan are defined by the hyperbolic ones: f(z) = -j * g(j * z)."""
-
-    def kernel(z: Any) -> Any:
-        a, b = _parts(z)
-        c, d = _parts(function(lax.complex(-b, a)))
-        return lax.complex(d, -c)
-
-    return kernel
 
 
 def _complex_sign(z: Any) -> Any:
@@ -99,12 +113,12 @@ KERNELS: dict[str, Kernel] = {
     op: compiled(kernel)
     for op, kernel in {
         "acos": _corrected(
-            jnp.acos,
+            _on_cut(jnp.acos, -1),
             lambda a, b: (jnp.isnan(b) & (a == 0), jnp.pi / 2, _NAN),
             lambda a, b: (jnp.isnan(b) & jnp.isfinite(a) & (a != 0), _NAN, _NAN),
         ),
         "acosh": _corrected(
-            _native_acosh,
+            _on_cut(_native_acosh),
             lambda a, b: (jnp.isnan(b) & jnp.isfinite(a), _NAN, jnp.where(a == 0, jnp.pi / 2, _NAN)),
         ),
         "asin": _turned(_asinh),
@@ -121,7 +135,7 @@ KERNELS: dict[str, Kernel] = {
         "sin": _turned(_sinh),
         "sinh": _sinh,
         "sqrt": _corrected(
-            jnp.sqrt,
+            _on_cut(jnp.sqrt),
             lambda a, b: (jnp.isposinf(a) & jnp.isnan(b), _INF, _NAN),
             lambda a, b: (jnp.isneginf(a) & jnp.isnan(b), _NAN, _INF),
         ),

@@ -16,9 +16,8 @@ def log1p(x: Any) -> Any:
     a, b = x.real, x.imag
     near = np.hypot(a, b) < 0.5
     small = np.where(near, x, 0)
-    result = np.log(1 + x)
     real = 0.5 * np.log1p(small.real * (2 + small.real) + small.imag * small.imag)
-    return make(np.where(near, real, result.real), np.where(near, np.arctan2(small.imag, 1 + small.real), result.imag))
+    return make(np.where(near, real, np.log(1 + x).real), np.arctan2(b, 1 + a))
 
 
 def expm1(x: Any) -> Any:
