@@ -16,7 +16,7 @@ from tensorflow.python.ops import gen_array_ops, gen_nn_ops
 
 from trellis.backends.elementwise import Kernel
 from trellis.backends.tensorflow.arrangement import on_channel_last, padded, reshaped, transposed
-from trellis.backends.tensorflow.meta import cast, shape_of, tensor
+from trellis.backends.tensorflow.meta import cast, is_traced, shape_of, tensor
 from trellis.backends.tensorflow.operands import HALF
 from trellis.backends.tensorflow.shapes import at_least_zero, product, same_padding, sizes, vector
 
@@ -85,13 +85,18 @@ def _correlate(x: Any, filters: Any, strides: Any, padding: Any, dilations: Any,
 def _plain(x: Any, filters: Any, strides: Any, padding: Any) -> Any:
     steps = [1, *strides, 1]
     if len(strides) == 2:
+        if strides[0] != strides[1] and x.shape[-1] == 1 != x.shape[1]:
+            # one channel, strides (1, s) and a result of one column: the kernel in float32 reads memory that is not its own
+            x, filters = tf.pad(x, [(0, 0)] * 3 + [(0, 1)]), tf.pad(filters, [(0, 0)] * 2 + [(0, 1), (0, 0)])
         return gen_nn_ops.conv2d(x, filters, steps, **_padding(padding))
     name, x = (padding, x) if isinstance(padding, str) else ("VALID", padded(x, padding))
     return gen_nn_ops.conv3d(x, filters, steps, name)
 
 
 def _depthwise(x: Any, filters: Any, strides: Any, padding: Any) -> Any:
-    """The kernels take one stride for both axes."""
+    """The kernels take one stride for both axes. TensorFlow's optimizer of graphs ends the process at their explicit padding."""
+    if is_traced(x) and not isinstance(padding, str):
+        x, padding = padded(x, padding), ((0, 0), (0, 0))
     return gen_nn_ops.depthwise_conv2d_native(x, filters, [1, *strides, 1], **_padding(padding))
 
 
@@ -157,8 +162,10 @@ def _adjoint(x: Any, filters: Any, strides: Any, padding: Any, output_shape: Any
         return _adjoint_by_zeros(x, filters, strides, padding, wanted, dilations, groups)
     if groups > 1 and outside == 1 and len(set(strides)) == 1 and len(strides) == 2:
         filters = reshaped(filters, (*window, groups, filters.shape[-2] // groups))
-        shape, steps = vector((batch, *wanted, groups)), [1, *strides, 1]
-        return gen_nn_ops.depthwise_conv2d_native_backprop_input(shape, filters, x, steps, **_padding(padding))
+        shape = vector((batch, *(m + low + high for m, (low, high) in zip(wanted, padding)), groups))
+        steps = [1, *strides, 1]
+        result = gen_nn_ops.depthwise_conv2d_native_backprop_input(shape, filters, x, steps, "VALID")
+        return _cut(result, padding, wanted) if any(map(any, padding)) else result
     if groups > 1:
         parts = zip(tf.split(x, groups, -1), tf.split(filters, groups, -2))
         return tf.concat([_plain_adjoint(a, b, strides, padding, wanted) for a, b in parts], -1)
