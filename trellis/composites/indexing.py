@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from trellis import ops as tl
 from trellis.composites.support import arange, cast, extreme, full
+from trellis.core import shape_checks
 from trellis.core.array import Array
 from trellis.core.dtypes import bool as bool_, int32
 
@@ -12,14 +13,8 @@ __all__ = ["gather", "scatter"]
 
 def gather(x: Array, indices: Array, *, batch_dims: int) -> Array:
     shape, sizes = x.shape, indices.shape
-    width = sizes[-1] if sizes else None
-    if width is None or not 0 <= batch_dims < len(sizes) or batch_dims + width > len(shape):
-        raise ValueError(f"gather: indices of shape {sizes} with batch_dims={batch_dims} do not fit x of shape {shape}")
-    if shape[:batch_dims] != sizes[:batch_dims]:
-        raise ValueError(
-            f"gather: the first batch_dims={batch_dims} axes of x, shape {shape}, and indices, shape {sizes}, differ"
-        )
-    lead = len(sizes) - 1
+    shape_checks.gather("gather", (shape, sizes), {"batch_dims": batch_dims})  # type: ignore[arg-type]
+    width, lead = sizes[-1], len(sizes) - 1
     if width == 0:  # an empty index tuple chooses everything
         spread = tl.reshape(x, shape[:batch_dims] + (1,) * (lead - batch_dims) + shape[batch_dims:])  # type: ignore[arg-type]
         return tl.broadcast_to(spread, sizes[:-1] + shape[batch_dims:])  # type: ignore[arg-type]

@@ -76,8 +76,10 @@ def matrix_power(x: Array, *, n: int) -> Array:
 
 def cholesky_solve(x1: Array, x2: Array, *, upper: bool) -> Array:
     first, second = ("C", "N") if upper else ("N", "C")
-    middle = tl.linalg.solve_triangular(x1, x2, lower=not upper, trans=first)
-    return tl.linalg.solve_triangular(x1, middle, lower=not upper, trans=second)
+    right = tl.expand_dims(x2, -1) if x2.ndim == 1 else x2
+    middle = tl.linalg.solve_triangular(x1, right, lower=not upper, trans=first)
+    result = tl.linalg.solve_triangular(x1, middle, lower=not upper, trans=second)
+    return tl.squeeze(result, -1) if x2.ndim == 1 else result
 
 
 # ---- singular values ----------------------------------------------------------------------------------------------------------

@@ -273,8 +273,8 @@ class Array(ArrayMethods, Interoperable):
             try:
                 self._write(key if type(key) is tuple else (key,), (), value)
                 return
-            except IndexError:
-                pass  # the path below explains it
+            except (IndexError, TypeError, OverflowError):
+                pass  # the path below explains it, and looks at the key first
         spec, indices = canonical_key(self, key)
         if type(value) in HOST_DATA:
             value = beside(self, value)

@@ -141,6 +141,14 @@ def solve(op: str, shapes: Shapes, params: Params) -> None:
         raise ValueError(f"{op}: shapes {a} and {b} do not fit: x1 has {a[-1]} columns, x2 has {rows} rows")
 
 
+def gather(op: str, shapes: Shapes, params: Params) -> None:
+    (shape, sizes), batch_dims = shapes, params["batch_dims"]
+    if not 0 <= batch_dims < len(sizes) or batch_dims + sizes[-1] > len(shape):
+        raise ValueError(f"{op}: indices of shape {sizes} with batch_dims={batch_dims} do not fit x of shape {shape}")
+    if shape[:batch_dims] != sizes[:batch_dims]:
+        raise ValueError(f"{op}: the first batch_dims={batch_dims} axes of x, shape {shape}, and indices, shape {sizes}, differ")
+
+
 def tensordot(op: str, shapes: Shapes, params: Params) -> None:
     (a, b), axes = shapes, params["axes"]
     if isinstance(axes, int):
@@ -152,6 +160,12 @@ def tensordot(op: str, shapes: Shapes, params: Params) -> None:
     for i, j in zip(*axes):
         if a[i] != b[j]:
             raise ValueError(f"{op}: axis {i} of shape {a} and axis {j} of shape {b} have different sizes, {a[i]} and {b[j]}")
+
+
+def of_ones(check: Check, op: str, arrays: Sequence[Any], params: Params) -> None:
+    """The check of a product before the call: kernels take an axis of size 1 for one of any size."""
+    if any(1 in x.shape for x in arrays):
+        check(op, [tuple(x.shape) for x in arrays], params)
 
 
 def vecdot(op: str, shapes: Shapes, params: Params) -> None:

@@ -135,7 +135,7 @@ _ROWS = (
     *_each("nonzero", 1, constant=True),
     *_each("searchsorted", 2, constant=True, shapes=checks.first_vector, dtypes=ORDERED),
     # ---- indexing ----
-    *_each("gather", 2, first_index=1),
+    *_each("gather", 2, shapes=checks.gather, first_index=1),
     *_each("getitem", first_index=1),
     *_each("index_update setitem", first_index=2),
     *_each("take", 2, shapes=checks.flat_or_axis, first_index=1),

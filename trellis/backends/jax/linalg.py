@@ -16,7 +16,7 @@ from trellis.backends.elementwise import binary
 from trellis.backends.jax.host import compiled
 from trellis.backends.jax.meta import NATIVE
 from trellis.backends.jax.operands import differentiated_as, is_concrete, is_half, same_dtype, widened
-from trellis.core import errors
+from trellis.core import errors, shape_checks
 
 __all__ = [
     "cholesky", "cross", "det", "diagonal", "eig", "eigh", "eigvals", "eigvalsh", "einsum", "inv", "kron", "matmul",
@@ -40,12 +40,17 @@ def _product(op: str, function: Callable[..., Any]) -> Callable[..., Any]:
     return run
 
 
+def _einsum(*arrays: Any, equation: str) -> Any:
+    shape_checks.of_ones(shape_checks.einsum, "einsum", arrays, {"equation": equation})
+    return jnp.einsum(equation, *arrays)
+
+
 _matmul = compiled(lambda x1, x2: jnp.matmul(x1, x2))
 _any_matmul = _product("matmul", jnp.matmul)
 _NUMERIC = {native: _matmul for dtype, native in NATIVE.items() if dtype.kind != "b"}
 matmul = binary("matmul", dict.fromkeys(NATIVE.values(), _any_matmul) | _NUMERIC, _any_matmul)
 cross = _product("cross", lambda x1, x2, *, axis: jnp.linalg.cross(x1, x2, axis=axis))
-einsum = _product("einsum", lambda *arrays, equation: jnp.einsum(equation, *arrays))
+einsum = _product("einsum", _einsum)
 kron = _product("kron", lambda x1, x2: jnp.kron(x1, x2))
 tensordot = _product("tensordot", lambda x1, x2, *, axes: jnp.tensordot(x1, x2, axes))
 vecdot = _product("vecdot", lambda x1, x2, *, axis: jnp.vecdot(x1, x2, axis=axis))

@@ -22,7 +22,9 @@ _UPDATES: dict[str, Any] = {"add": np.add, "multiply": np.multiply, "min": np.mi
 def take(x: Any, indices: Any, *, axis: int | None) -> Any:
     if axis is None and x.ndim != 1:
         raise errors.axis_needed("take", x.shape)
-    return x.take(_index("take", indices), axis)
+    index = _index("take", indices)
+    # np.take does not look at the indices of an empty array
+    return x.take(index, axis) if x.size else np.asarray(x)[(slice(None),) * range(x.ndim)[axis or 0] + (index,)]
 
 
 def _index(op: str, indices: Any) -> Any:

@@ -12,7 +12,7 @@ from trellis.backends.numpy.meta import COMPLEX64, COMPLEX128, FLOAT32, FLOAT64,
 from trellis.backends.numpy.operands import floating, item_of
 from trellis.backends.numpy.quiet import quiet, run
 from trellis.composites import composed
-from trellis.core import errors
+from trellis.core import errors, shape_checks
 from trellis.core.dispatch import diagnose
 from trellis.core.dtypes import common_dtype
 
@@ -80,6 +80,7 @@ def cross(x1: Any, x2: Any, *, axis: int) -> Any:
 
 
 def einsum(*arrays: Any, equation: str) -> Any:
+    shape_checks.of_ones(shape_checks.einsum, "einsum", arrays, {"equation": equation})
     return _product("einsum", functools.partial(np.einsum, equation, optimize=True), *arrays)
 
 
@@ -148,6 +149,7 @@ def solve_triangular(x1: Any, x2: Any, *, lower: bool, trans: str, unit_diagonal
 def _solve_triangular(a: Any, b: Any, *, lower: bool, trans: str, unit_diagonal: bool) -> Any:
     if a.shape[-1] != a.shape[-2]:
         raise errors.not_square("solve_triangular", a.shape)
+    shape_checks.solve("solve_triangular", (a.shape, b.shape), {})
     if trans != "N":
         a, lower = np.matrix_transpose(a.conj() if trans == "C" else a), not lower
     if lower:  # turned round it is an upper triangle

@@ -31,7 +31,7 @@ from trellis.backends.tensorflow.arrangement import (
 from trellis.backends.tensorflow.meta import cast, dtype_of, filled, is_traced, rank_of, shape_of, tensor
 from trellis.backends.tensorflow.operands import as_dtype, choose, item_of, operand
 from trellis.backends.tensorflow.shapes import common_sizes, count_up, product, same_sizes, sizes, vector
-from trellis.core import errors
+from trellis.core import errors, shape_checks
 
 __all__ = [
     "gather", "getitem", "index_update", "segment_max", "segment_min", "segment_sum", "setitem", "take", "take_along_axis",
@@ -242,7 +242,8 @@ def take_along_axis(x: Any, indices: Any, *, axis: int) -> Any:
 
 
 def gather(x: Any, indices: Any, *, batch_dims: int) -> Any:
-    own, (*lead, depth) = sizes(x), sizes(indices)
+    own, (*lead, depth) = sizes(x), sizes(indices) or (0,)
+    shape_checks.gather("gather", (shape_of(x), shape_of(indices)), {"batch_dims": batch_dims})
     if depth == 0:
         spread = reshaped(x, (*own[:batch_dims], *(1,) * (len(lead) - batch_dims), *own[batch_dims:]))
         return broadcast(spread, (*lead, *own[batch_dims:]))

@@ -13,7 +13,7 @@ from trellis.backends.torch.operands import COMPLEX, FLOAT, HALF, INTEGER, NATIV
 from trellis.backends.torch.unsigned import wide
 from trellis.composites import composed
 from trellis.composites.linalg import cofactors
-from trellis.core import errors
+from trellis.core import errors, shape_checks
 from trellis.core.dtypes import common_dtype
 
 __all__ = [
@@ -47,10 +47,12 @@ def matrix_transpose(x: torch.Tensor) -> torch.Tensor:
 
 
 def tensordot(x1: torch.Tensor, x2: torch.Tensor, *, axes: Any) -> torch.Tensor:
+    shape_checks.of_ones(shape_checks.tensordot, "tensordot", (x1, x2), {"axes": axes})
     return _product("tensordot", torch.tensordot, x1, x2, dims=axes)
 
 
 def einsum(*arrays: torch.Tensor, equation: str) -> torch.Tensor:
+    shape_checks.of_ones(shape_checks.einsum, "einsum", arrays, {"equation": equation})
     return _product("einsum", functools.partial(torch.einsum, equation), *arrays)
 
 
