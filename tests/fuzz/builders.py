@@ -65,6 +65,21 @@ def _of_definite(rng: Rng) -> Arguments:
     return [_square(rng, True)], {}
 
 
+@_builds("cholesky_solve")
+def _of_factor(rng: Rng) -> Arguments:
+    factor = np.linalg.cholesky(np.asarray(_square(rng, True), "complex128")).real  # its diagonal is far from 0
+    right = factor.shape[-1:] if chance(rng, 0.4) else (*factor.shape[:-1], 2)
+    return [factor.astype(pick(rng, ["float32", "float64"])), array(rng, right, drawing.dtype(rng), special=0.0)], {}
+
+
+@_builds("cov", "corrcoef")
+def _of_observations(rng: Rng, name: str) -> Arguments:
+    """More observations than variables: where a variance is 0, a quotient of rounding errors is left."""
+    x = array(rng, (2, 5), drawing.dtype(rng), special=0.0) + np.arange(5, dtype="uint8") * np.array([[1], [2]], "uint8")
+    weights = {"weights": array(rng, (5,), pick(rng, ["float32", "int32"]), low=1, high=4, special=0.0)}
+    return [x], weights if name == "cov" and chance(rng, 0.4) else {}
+
+
 @_builds("solve", "solve_triangular", "lstsq")
 def _systems(rng: Rng, name: str) -> Arguments:
     a = _square(rng, False)

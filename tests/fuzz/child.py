@@ -56,12 +56,14 @@ class Child:
 
     def gradients(self, rng: Any) -> None:
         case = self.call(rng, "gradients")
-        if forms.can_differentiate(case) and not forms.run(case, "numpy", "native").error:
+        value = forms.run(case, "numpy", "native")
+        if forms.can_differentiate(case) and not value.error and forms.is_finite(value):
             self.compare(case, forms.run, ["gradient"], "gradient")
 
     def vmap(self, rng: Any) -> None:
         case = self.call(rng, "vmap")
-        if "seed" not in case.kwargs and not forms.run(case, "numpy", "native").error:
+        of_one_array = case.function == "where" and len(case.args) + len(case.kwargs) == 1  # its size depends on values
+        if "seed" not in case.kwargs and not of_one_array and not forms.run(case, "numpy", "native").error:
             self.compare(case, forms.run, ["vmap"], "vmap")
 
     def operators(self, rng: Any) -> None:
@@ -107,6 +109,8 @@ class Child:
         self.start(str(case))
         expected = run(case, "numpy", base)
         self.counts["error" if expected.error else "value"] += 1
+        if "compiled" in used[0] and any(x.dtype.kind == "U" for x in expected.leaves or []):
+            return  # no arrays come out: a dtype, or facts about one
 
         def differs(case: calls.Case, where: tuple[str, str], expected: forms.Outcome) -> str:
             return forms.difference(case, expected, run(case, *where), where[1])

@@ -278,6 +278,8 @@ def difference(case: Case, expected: Outcome, found: Outcome, form: str) -> str:
 def _casts_out_of_range(case: Case) -> bool:
     """Whether a float becomes an integer that cannot hold it. The standard leaves the value open; kernels differ by element."""
     wanted = [np.iinfo(v) for v in _values(case) if isinstance(v, str) and v in INTEGERS]
+    if case.function == "full_like" and getattr(case.args[0], "dtype", np.dtype(float)).kind in "iu":
+        wanted.append(np.iinfo(case.args[0].dtype))
     given = [np.asarray(v) for v in _values(case) if isinstance(v, (float, np.ndarray))]
     floats = [x.astype(np.float64) for x in given if x.dtype.kind in "fV"]
     return any(not np.all((x > i.min - 1) & (x < i.max + 1.0)) for x in floats for i in wanted)
@@ -296,6 +298,11 @@ def _per_leaf(leaves: list[Any], count: int) -> list[Any]:
 
 def has_arrays(case: Case) -> bool:
     return any(isinstance(v, np.ndarray) for v in _values(case))
+
+
+def is_finite(value: Outcome) -> bool:
+    """Whether a function of finite operands is defined there. At poles and outside of its domain it has no derivative."""
+    return all(np.isfinite(x.astype(np.complex128)).all() for x in value.leaves or [] if x.dtype.kind in "fcV")
 
 
 def can_differentiate(case: Case) -> bool:

@@ -215,7 +215,8 @@ def lstsq(x1: AnyArray, x2: AnyArray, /, rcond: float | None = None, *, rtol: fl
     >>> tl.linalg.lstsq(tl.asarray([[1.0], [1.0]]), tl.asarray([[1.0], [3.0]])).solution
     Array([[1.9999999]], dtype=float32, backend='numpy', device='cpu')
     """
-    return LstsqResult(*call("lstsq", x1, x2, rtol=_tolerance("lstsq", rcond, rtol)))
+    rtol = _tolerance("lstsq", rcond, rtol)
+    return LstsqResult(*call("lstsq", x1, x2, rtol=None if rtol is None else float(rtol)))
 
 
 def _tolerance(op: str, rcond: Any, rtol: Any) -> Any:

@@ -174,7 +174,7 @@ def _optimizer(op: str, kind: type[Optimizer], options: dict[str, Any]) -> Optim
     if found is None:
         for name, value in options.items():
             check_option(op, name, value)
-        found = kind(**options)
+        found = kind(**{name: _native(value) for name, value in options.items()})
         if not dispatch.is_compiling():
             _OPTIMIZERS[key] = found
     return found

@@ -40,7 +40,8 @@ def _filled(op: str, shape: Sizes, fill_value: Any, dtype: DType, place: Any) ->
     if isinstance(value, jax.Array):
         return jnp.full(shape, cast(value, native), native, device=place)
     errors.check_fill(op, value, dtype)
-    value = np.asarray(value, native)
+    with np.errstate(all="ignore"):
+        value = np.asarray(value, native)
     if math.prod(shape) <= SMALL and not value.ndim:
         return host.from_host(np.broadcast_to(value, shape), place)
     return jnp.full(shape, value, native, device=place)

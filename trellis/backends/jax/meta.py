@@ -173,7 +173,10 @@ def from_numpy(x: np.ndarray[Any, Any], *, dtype: DType | None, device: Any, cop
     native = native_dtype(_narrowed(x) if dtype is None else dtype)
     if copy is False:
         return _shared(x, native, device)
-    return from_host(x.astype(native, copy=False), device)
+    if x.dtype != native:
+        with np.errstate(all="ignore"):
+            x = x.astype(native)
+    return from_host(x, device)
 
 
 def _narrowed(x: np.ndarray[Any, Any]) -> DType:

@@ -28,7 +28,8 @@ def linear(x: Any, weight: Any, bias: Any) -> Any:
 def scaled_dot_product_attention(
     query: Any, key: Any, value: Any, mask: Any, noise: Any, *, scale: float, is_causal: bool, dropout_p: float
 ) -> Any:
-    if noise is not None or transformed():  # torch's own draws from the global generator, and has a first derivative only
+    # torch's own draws from the global generator, has a first derivative only, and takes 0 times -inf for a hidden score
+    if noise is not None or not scale or transformed():
         options: dict[str, Any] = {"scale": scale, "is_causal": is_causal, "dropout_p": dropout_p}
         return composed.scaled_dot_product_attention(query, key, value, mask, noise, **options)
     if not (query.dtype is key.dtype is value.dtype and query.dtype in FLOAT):

@@ -30,7 +30,8 @@ def layer_norm(x: Any, scale: Any, offset: Any, *, axes: tuple[int, ...], eps: f
 
 
 def group_norm(x: Any, scale: Any, offset: Any, *, num_groups: int, eps: float, channel_last: bool) -> Any:
-    if not _fits(x, scale, offset) or x.numel() in (0, num_groups):  # torch refuses one value a group
+    # torch refuses one value a group, and has no rule for vmap
+    if not _fits(x, scale, offset) or x.numel() in (0, num_groups) or _in_transform():
         return composed.group_norm(x, scale, offset, num_groups=num_groups, eps=eps, channel_last=channel_last)
     # The backward of channels-last memory writes the gradient of x even where only those of scale or offset are asked for, and
     # segfaults (torch 2.13). `x.requires_grad` does not tell what is asked for.

@@ -9,6 +9,8 @@ from typing import Any
 
 import torch
 
+from trellis.backends.torch import grad
+
 Flat = list[Any]
 _FUSED = {(dtype, device) for dtype in (torch.float32, torch.float64) for device in ("cpu", "cuda")}
 
@@ -17,7 +19,8 @@ def fused_sgd(
     weights: Flat, grads: Flat, velocities: Flat | None = None, *, lr: float, step: int, decay: float, in_place: bool,
     momentum: float, dampening: float, nesterov: bool,
 ) -> Any:  # fmt: skip
-    if velocities is None and not decay and all(w.dtype is g.dtype for w, g in zip(weights, grads)):
+    alike = all(w.dtype is g.dtype for w, g in zip(weights, grads))
+    if velocities is None and not decay and alike and not grad.in_transform():  # vmap has no rule for lists
         return [list(torch._foreach_add(weights, grads, alpha=-lr))]
     if not _fusible(weights, grads, (velocities or [])[: 1 if in_place else None]):  # the optimizer's own slots are alike
         return None
