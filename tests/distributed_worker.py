@@ -2,11 +2,12 @@
 
 python tests/distributed_worker.py folder shared|single float32|float64: trains each of `models()` and writes what it found to
 folder/<mode>.npz. Several processes check the collectives and the errors first. One process, run after them, also goes on from
-their checkpoint. The modes `stuck` and `divided` are tests of their own.
+their checkpoint. The modes `stuck`, `divided` and `whole` are tests of their own.
 """
 
 from __future__ import annotations
 
+import math
 import os
 import sys
 import time
@@ -133,31 +134,67 @@ def wait_for_the_stuck() -> None:
     tl.Trainer(mesh=tl.distributed.mesh(), progress=False).fit(tl.Linear(3, 1), batches(), tl.mse_loss, tl.SGD(0.1))
 
 
-def divided(folder: str) -> None:
-    """On JAX, with 4 devices: parameters and slots divided over the axis `model`, beside a training on one device."""
-    for name, options in (("divided", {"data": 2, "model": 2, "rules": {"*/w": (None, "model")}}), ("whole", None)):
+def held(x: tl.Array) -> int:
+    """How many numbers of an array this process, or on JAX one device, holds."""
+    native: Any = x._data
+    return native.addressable_shards[0].data.size if tl.current_backend() == "jax" else math.prod(native.shape)
+
+
+class Once(tl.Checkpoint):
+    """Written in the midst of a training alone, so that another one has something to go on with."""
+
+    def on_epoch(self, run: Any) -> None: ...
+
+
+def divide(folder: str, mode: str, dtype: str, begun: str = "", epochs: int = 5) -> None:
+    """Trainings whose parameters and slots are divided over the axis `model`, or beside them, in mode `whole`, are not.
+
+    With `begun` each goes on from the checkpoint of that mode, to 5 epochs.
+    """
+    rules: dict[str, Any] = {
+        "mlp": {"*/w": (None, "model")},
+        "cnn": {"v0/w": (None, None, None, "model"), "v1/*": ("model",), "v4/w": (None, "model")},
+        "transformer": {"*_proj_weights": ("model", None), "linear*/w": (None, "model"), "linear*/b": ("model",)},
+    }
+    found: dict[str, Any] = {}
+    wide = np.float64 if dtype == "float64" else np.float32
+    for kind, (model, shape) in models().items():
         rng = np.random.default_rng(7)
-        x, y = rng.normal(size=(ROWS, 6)).astype(np.float32), rng.integers(0, 4, ROWS)
-        layers = tl.Linear(6, 16, seed=0), tl.ReLU(), tl.Dropout(0.3), tl.Linear(16, 4, seed=1)
-        model = tl.Sequential(*layers)
-        mesh = None if options is None else tl.distributed.mesh(**options)
-        seen: list[Any] = []
+        x, y = rng.normal(size=(ROWS, *shape)).astype(wide), rng.integers(0, 3, ROWS)
+        model.astype(tl.float64 if dtype == "float64" else tl.float32)
+        seen: list[list[int]] = []
 
-        def look(run: Any, seen: list[Any] = seen) -> None:
-            seen.extend(x._data.addressable_shards[0].data.shape for x in (run.v["v0/w"], run.state["mean/v0/w"]))
+        def look(run: Any, seen: list[list[int]] = seen) -> None:
+            if run.state is not None:
+                seen.append([sum(held(x) for x in tl.tree.leaves(nest)) for nest in (run.v, run.state)])
 
-        trainer = tl.Trainer(mesh=mesh, progress=False)
-        history = trainer.fit(model, (x, y), tl.cross_entropy, tl.Adam(0.01), 5, callbacks=look, batch_size=8)
-        weights = {path: tl.to_numpy(value) for path, value in model.v.to_flat_dict().items()}
-        np.savez(Path(folder, f"{name}.npz"), losses=history.losses, shapes=seen, **weights)
+        path = Path(folder, f"{begun or mode}-{kind}.safetensors")
+        trainer = tl.Trainer(mesh=None if mode == "whole" else tl.distributed.mesh(model=2, rules=rules[kind]), progress=False)
+        # The bias before BatchNorm has no gradient but rounding, which Adam would enlarge.
+        optimizer = tl.SGD(0.1, momentum=0.9, clip_norm=0.5) if kind == "cnn" else tl.Adam(0.01, clip_norm=0.5)
+        options: dict[str, Any] = {"checkpoint": Once(path, every_steps=16), "resume": bool(begun), "callbacks": look}
+        options |= {"validation": (x[:13], y[:13]), "batch_size": 8}
+        history = trainer.fit(model, (x, y), tl.cross_entropy, optimizer, epochs, ["accuracy"], **options)
+        found |= {f"{kind}/{name}": np.asarray(history[name]) for name in history.names if name != "seconds"}
+        found |= {f"{kind}/losses": np.asarray(history.losses), f"held/{kind}": np.asarray(seen)}
+        found[f"{kind}/predicted"] = trainer.predict(model, x[:13], batch_size=4)
+        arrays = {"v": model.v, "buffers": model.buffers, "state": optimizer.state}
+        for name, nest in arrays.items():
+            found |= {f"{kind}/{name}/{path}": tl.to_numpy(x) for path, x in nest.to_flat_dict().items()}
+    if tl.distributed.rank() == 0:
+        np.savez(Path(folder, f"{mode}{'-from-' if begun else ''}{begun}.npz"), **found)
+    print(f"rank {tl.distributed.rank()} of {tl.distributed.size()} is done")
 
 
-def main(folder: str, mode: str, dtype: str) -> None:
+def main(folder: str, mode: str, dtype: str, begun: str = "") -> None:
     tl.distributed.initialize(timeout=5 if mode == "stuck" and os.environ["TRELLIS_BACKEND"] != "numpy" else 400)
     if mode == "stuck":
         return wait_for_the_stuck()
-    if mode == "divided":
-        return divided(folder)
+    if mode in ("divided", "whole"):
+        divide(folder, mode, dtype)
+        if begun:
+            divide(folder, mode, dtype, begun)
+        return None
     wide = dtype == "float64"
     if mode == "shared":
         check_collectives()

@@ -105,24 +105,67 @@ def check_a_stuck_process(backend: str, tmp_path: Path) -> None:
     assert "did not come within 5 seconds" in said
 
 
-def test_parameters_are_divided_on_jax(tmp_path: Path) -> None:
-    run(
-        [sys.executable, WORKER, str(tmp_path), "divided", "float32"], "jax", XLA_FLAGS="--xla_force_host_platform_device_count=4"
-    )
-    divided, whole = (np.load(tmp_path / f"{name}.npz") for name in ("divided", "whole"))
-    assert {tuple(shape) for shape in divided["shapes"]} == {(16, 3)}  # half of each, of the weights and of Adam's means
-    assert {tuple(shape) for shape in whole["shapes"]} == {(16, 6)}
-    for name in whole.files:
-        if name != "shapes":
-            np.testing.assert_allclose(divided[name], whole[name], atol=1e-5, err_msg=name)
+def check_divided(backend: str, processes: int, folder: Path, flags: str = "") -> None:
+    """Divided parameters and slots train as whole ones do on NumPy; NumPy goes on from the checkpoint that they wrote."""
+    wide = {"JAX_ENABLE_X64": "1", "XLA_FLAGS": flags}
+    said = launch(processes, backend, WORKER, str(folder), "divided", "float64", **wide)
+    assert all(f"rank {rank} of {processes} is done" in said for rank in range(processes))
+    run([sys.executable, WORKER, str(folder), "whole", "float64", "divided"], "numpy")
+    divided, whole, resumed = (np.load(folder / f"{name}.npz") for name in ("divided", "whole", "whole-from-divided"))
+    names = [name for name in whole.files if not name.startswith("held/")]
+    assert len(names) > 90
+    assert len(whole["mlp/losses"]) == 30
+    for name in names:
+        np.testing.assert_allclose(divided[name], whole[name], rtol=0, atol=1e-10, err_msg=name)
+        np.testing.assert_allclose(resumed[name], whole[name], rtol=0, atol=1e-10, err_msg=name)
+    # Half of each weight, of the MLP's 6 * 16 + 16 * 3, and all of its 19 biases; Adam has two slots of each, and a count.
+    assert set(map(tuple, divided["held/mlp"])) == {(91, 183)}
 
 
-@pytest.mark.parametrize("name", ["numpy", "torch", "tensorflow"])
+@pytest.mark.parametrize("name", ["jax", "torch"])
+def test_parameters_are_divided(name: str, tmp_path: Path) -> None:
+    check_divided(name, 2, tmp_path)
+    path, parts = tmp_path / "divided-mlp.safetensors", sorted(tmp_path.glob("divided-mlp-*-of-00002.safetensors"))
+    assert len(parts) == 2
+    whole = tl.load(tmp_path / "whole-mlp.safetensors")
+    index = tl.load(path)
+    assert set(index.to_flat_dict()) == set(whole.to_flat_dict())
+    sizes = [sum(x.size for x in tl.tree.leaves(tl.load(part))) for part in parts]
+    assert sizes == [3 * 72, 3 * 72]  # no process wrote the whole of a divided array
+    other = next(tmp_path.glob("divided-cnn-*-00001-of-00002.safetensors"))
+    parts[1].write_bytes(other.read_bytes())
+    with pytest.raises(ValueError, match=f"the part {parts[1].name} of .* belongs to another checkpoint"):
+        tl.load(path)
+    parts[1].unlink()
+    with pytest.raises(ValueError, match=f"is an index, and its part {parts[1].name} is missing beside it"):
+        tl.load(path)
+
+
+def test_parameters_are_divided_over_devices(tmp_path: Path) -> None:
+    check_divided("jax", 1, tmp_path, "--xla_force_host_platform_device_count=4")
+
+
+@pytest.mark.sweep
+@pytest.mark.parametrize("name", ["jax", "torch"])
+def test_parameters_are_divided_over_two_axes(name: str, tmp_path: Path) -> None:
+    check_divided(name, 4, tmp_path)  # mesh(data=2, model=2)
+
+
+@pytest.mark.parametrize("name", ["numpy", "tensorflow"])
 def test_where_parameters_are_not_divided_an_error_says_so(name: str) -> None:
     mesh = tl.distributed.mesh(rules={"*/w": (None, "model")})
     x = np.ones((4, 2), np.float32)
     with pytest.raises(NotImplementedError, match=f"{name} holds every parameter whole on every process; mesh"):
         tl.Trainer(mesh=mesh).fit(tl.Linear(2, 1).to_backend(name), (x, x[:, :1]), tl.mse_loss, tl.SGD(0.1))
+
+
+def test_optimizers_that_need_whole_weights_are_refused_on_torch() -> None:
+    check = pytest.importorskip("trellis.distributed.divided", reason="torch is not installed")._check_elementwise
+    for kind in (tl.LAMB, tl.LARS, tl.Adafactor):
+        with pytest.raises(NotImplementedError, match=f"{kind.__name__} needs whole weights, and on torch each process has a"):
+            check(kind(0.01))
+    for optimizer in (tl.SGD(0.1, momentum=0.9), tl.AdamW(0.1), tl.Adam(0.1, clip_norm=0.1)):
+        check(optimizer)
 
 
 WRONG = [

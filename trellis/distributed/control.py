@@ -1,6 +1,6 @@
 """The control channel: small JSON messages between the processes, beside the engine that carries the arrays.
 
-Rank 0 serves it in a thread. One thing happens on it: every process sends a value under a name, and gets the values of all.
+Rank 0 serves it in threads. One thing happens on it: every process sends a value under a name, and gets the values of all.
 So processes can be compared before a collective that would otherwise wait for ever, and a process that does not come is named.
 """
 
@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
-import selectors
+import os
 import socket
 import threading
 import time
@@ -39,91 +39,75 @@ def listen(host: str, port: int) -> socket.socket:
     return made
 
 
-class _Peer:
-    """A connection as the server sees it."""
+class Engine:
+    """What the engines of the frameworks have in common; each has `all_reduce`, `all_gather` and `broadcast` of its own."""
 
-    def __init__(self, connection: socket.socket) -> None:
-        self.connection, self.rank, self.received = connection, -1, b""
+    name = ""
+    carries: tuple[str, ...] = ()  # the dtypes that it carries
+    spreads_programs = False  # whether one program runs on the devices of all processes
+    rank = 0
 
-    def read(self) -> list[dict[str, Any]] | None:
-        """The messages that have come; None if the other end is gone."""
-        try:
-            data = self.connection.recv(1 << 16)
-        except OSError:
-            data = b""
-        if not data:
-            return None
-        *lines, self.received = (self.received + data).split(b"\n")
-        return [json.loads(line) for line in lines]
+    def all_reduce(self, flat: Any, op: str) -> Any:
+        raise NotImplementedError
 
-    def send(self, message: Any) -> None:
-        with contextlib.suppress(OSError):  # it may be gone, which the next read sees
-            self.connection.sendall(json.dumps(message).encode() + b"\n")
+    def reduce_scatter(self, rows: Any, op: str) -> Any:
+        return self.all_reduce(rows, op)[self.rank]
+
+    def abort(self) -> None:
+        os._exit(1)
+
+    def shutdown(self) -> None: ...
 
 
-class Server(threading.Thread):
-    """Collects one value per rank under a name, then sends all of them to all. It answers with an error if a rank is missing."""
+class Server:
+    """Collects one value per rank under a key, then sends all of them to all. It answers with an error if a rank is missing.
+
+    A thread serves each process: it reads a value, waits for those of the others, and answers.
+    """
 
     def __init__(self, listener: socket.socket, size: int) -> None:
-        super().__init__(daemon=True, name="trellis-control")
-        self.listener, self.size = listener, size
-        self.peers: dict[int, _Peer] = {}
-        self.gone: dict[int, str] = {}  # rank -> what it did last
-        self.last: dict[int, str] = {}
+        self.size = size
+        self.changed = threading.Condition()
         self.waiting: dict[str, dict[int, Any]] = {}
-        self.deadlines: dict[str, float] = {}
-        self.selector = selectors.DefaultSelector()
-        self.selector.register(listener, selectors.EVENT_READ, None)
+        self.last: dict[int, str] = {}  # rank -> what it did last
+        self.gone: set[int] = set()
+        _begin(self._accept, listener)
 
-    def run(self) -> None:
+    def _accept(self, listener: socket.socket) -> None:
         while True:
-            nearest = min(self.deadlines.values(), default=time.monotonic() + 3600.0)
-            for found, _ in self.selector.select(max(0.0, nearest - time.monotonic())):
-                if found.data is None:
-                    connection, _ = self.listener.accept()
-                    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-                    self.selector.register(connection, selectors.EVENT_READ, _Peer(connection))
-                else:
-                    self._serve(found.data)
-            now = time.monotonic()
-            for name in [name for name, deadline in self.deadlines.items() if deadline <= now]:
-                self._give_up(name)
-            if len(self.gone) == self.size:
-                return
+            connection, _ = listener.accept()
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            _begin(self._serve, connection)
 
-    def _serve(self, peer: _Peer) -> None:
-        messages = peer.read()
-        if messages is None:
-            self.selector.unregister(peer.connection)
-            if peer.rank >= 0:
-                self.gone[peer.rank] = self.last.get(peer.rank, "")
-                for name in list(self.waiting):
-                    self._give_up(name)
-            return
-        for message in messages:
-            peer.rank = message["rank"]
-            self.peers[peer.rank], self.last[peer.rank] = peer, message["name"]
-            self._collect(message)
+    def _serve(self, connection: socket.socket) -> None:
+        rank = -1
+        with contextlib.suppress(OSError):  # the other end is gone
+            for line in connection.makefile("rb"):
+                message = json.loads(line)
+                rank = message["rank"]
+                connection.sendall(json.dumps(self._answer(**message)).encode() + b"\n")
+        with self.changed:
+            self.gone |= {rank} - {-1}
+            self.changed.notify_all()
 
-    def _collect(self, message: dict[str, Any]) -> None:
-        name = message["key"]
-        values = self.waiting.setdefault(name, {})
-        values[message["rank"]] = message["value"]
-        self.deadlines.setdefault(name, time.monotonic() + message["timeout"])
-        if len(values) == self.size:
-            self._answer(name, {"values": [values[rank] for rank in range(self.size)]})
-        elif self.gone:
-            self._give_up(name)
+    def _answer(self, rank: int, key: str, name: str, value: Any, timeout: float) -> dict[str, Any]:
+        with self.changed:
+            values = self.waiting.setdefault(key, {})
+            values[rank], self.last[rank] = value, name
+            if len(values) == self.size:
+                self.changed.notify_all()
+            self.changed.wait_for(lambda: len(values) == self.size or self.gone - set(values), timeout)
+            if self.waiting.get(key) is values:
+                del self.waiting[key]
+            missing = {other: self.last.get(other, "") for other in range(self.size) if other not in values}
+        if not missing:
+            return {"values": [values[other] for other in range(self.size)]}
+        gone = {other: last for other, last in missing.items() if other in self.gone}
+        return {"gone": gone, "missing": {other: last for other, last in missing.items() if other not in gone}}
 
-    def _give_up(self, name: str) -> None:
-        missing = [rank for rank in range(self.size) if rank not in self.waiting[name]]
-        self._answer(name, {"missing": {rank: self.last.get(rank, "") for rank in missing if rank not in self.gone},
-                            "gone": {rank: self.gone[rank] for rank in missing if rank in self.gone}})  # fmt: skip
 
-    def _answer(self, name: str, message: Any) -> None:
-        self.deadlines.pop(name, None)
-        for rank in self.waiting.pop(name):
-            self.peers[rank].send(message)
+def _begin(function: Any, *arguments: Any) -> None:
+    threading.Thread(target=function, args=arguments, daemon=True, name="trellis-control").start()
 
 
 class Control:
@@ -132,7 +116,7 @@ class Control:
     def __init__(self, rank: int, size: int, host: str, port: int, timeout: float, listener: socket.socket | None = None) -> None:
         self.rank, self.size, self.timeout, self.count = rank, size, timeout, 0
         if rank == 0:
-            Server(listener or listen(host, port), size).start()
+            Server(listener or listen(host, port), size)
         self.socket = _connect(host, port, timeout, rank)
         self.host = self.socket.getsockname()[0]
         self.received = b""

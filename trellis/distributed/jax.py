@@ -5,7 +5,6 @@ A program of JAX runs on all devices at once, so the Trainer needs none of these
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -14,20 +13,21 @@ import numpy as np
 from jax.core import Tracer
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
+from trellis.distributed import control
 from trellis.distributed.control import Control, begun_text
 from trellis.distributed.environment import Start
 
-CARRIES = (
+_CARRIES = (
     "bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float16", "bfloat16", "float32", "float64",
 )  # fmt: skip
 
 
-class Engine:
+class Engine(control.Engine):
     name = "jax"
-    carries = CARRIES
-    spreads_programs = True  # one program runs on the devices of all processes
+    carries = _CARRIES
+    spreads_programs = True
 
-    def __init__(self, start: Start, control: Control, addresses: Sequence[str], timeout: float) -> None:
+    def __init__(self, start: Start, channel: Control, addresses: Sequence[str], timeout: float) -> None:
         self.size, self.rank = start.size, start.rank
         if jax._src.xla_bridge.backends_are_initialized():  # type: ignore[attr-defined]
             raise RuntimeError(begun_text("JAX"))
@@ -66,9 +66,6 @@ class Engine:
     def reduce_scatter(self, rows: Any, op: str) -> Any:
         scattered = self._run(("scatter", op), rows, lambda x: x.sum(0, dtype=x.dtype) if op == "sum" else x.max(0), self.split)
         return scattered[0]
-
-    def abort(self) -> None:
-        os._exit(1)
 
     def shutdown(self) -> None:
         jax.distributed.shutdown()

@@ -8,7 +8,9 @@ from collections.abc import Mapping
 from importlib import import_module
 from typing import Any
 
+from trellis.core import tree
 from trellis.core.dispatch import default_backend
+from trellis.core.leaves import unwrap
 from trellis.distributed import collectives, environment
 from trellis.distributed.parts import PartSteps
 from trellis.distributed.steps import ProcessSteps
@@ -34,7 +36,17 @@ class Rules:
         for axis, size in zip(axes, shape):
             if axis is not None and size % self.sizes[axis]:
                 raise ValueError(f"mesh: {axis}={self.sizes[axis]} does not divide {path!r} of shape {list(shape)}")
-        return axes
+        return (*axes, *(None,) * (len(shape) - len(axes))) if any(axes) else ()
+
+    def read(self, v: Any) -> None:
+        """Look up the parameters of a model."""
+        shapes = {path: tuple(unwrap(x).shape) for path, x in tree.leaves_with_paths(v)}
+        self.specs = {path: (spec, shape) for path, shape in shapes.items() if (spec := self.spec(path, shape))}
+
+    def find(self, path: str) -> tuple[tuple[str | None, ...], tuple[int, ...]]:
+        """The axes and the shape of a divided parameter, for its path or that of its slots; empty for others."""
+        names = [name for name in self.specs if path == name or path.endswith(f"/{name}")]
+        return self.specs[max(names, key=len)] if names else ((), ())
 
 
 class Mesh:
@@ -69,18 +81,23 @@ class Mesh:
         if name == "jax":
             self._resolve(name)
             return import_module("trellis.distributed.sharding").SpreadSteps(self.group, self.sizes, self.rules, *given)
-        if self.sizes["model"] > 1 or self.given_rules:
+        if name != "torch" and (self.sizes["model"] > 1 or self.given_rules):
             raise NotImplementedError(
                 f"mesh: {name} holds every parameter whole on every process; mesh(data=-1) shares the rows of "
-                "batches. JAX divides parameters"
+                "batches. JAX and torch divide parameters"
             )
-        return PartSteps(*given) if self.group.size == 1 else ProcessSteps(self.group, *given)
+        if self.group.size == 1:
+            return PartSteps(*given)
+        if not self.given_rules:
+            return ProcessSteps(self.group, *given)
+        return import_module("trellis.distributed.divided").DividedSteps(self.group, self.rules, *given)
 
 
 def mesh(*, data: int = -1, model: int = 1, rules: Mapping[str, Any] | None = None) -> Mesh:
     """The devices of all processes as axes: `data` shares the rows of each batch. -1 takes all that are left.
 
-    On JAX these are all devices of all processes; elsewhere a process is one device.
+    On JAX these are all devices of all processes; elsewhere a process is one device. On JAX and torch `rules` divides parameters
+    and slots, by patterns of paths: `{"*/w": (None, "model")}` divides the second axis of each `w` over the axis `model`.
 
     >>> import trellis as tl
     >>> tl.distributed.mesh(data=-1)

@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
+from trellis.distributed import control
 from trellis.distributed.control import Control, StuckError
 from trellis.distributed.environment import Start
 
-CARRIES = ("uint8", "int8", "int16", "int32", "int64", "uint32", "uint64", "float32", "float64")
 _SPINS = 200
 
 
@@ -27,12 +27,11 @@ def world() -> Any:
     return MPI.COMM_WORLD
 
 
-class Engine:
+class Engine(control.Engine):
     name = "numpy"
-    carries = CARRIES
-    spreads_programs = False
+    carries = ("uint8", "int8", "int16", "int32", "int64", "uint32", "uint64", "float32", "float64")
 
-    def __init__(self, start: Start, control: Control, addresses: Sequence[str], timeout: float) -> None:
+    def __init__(self, start: Start, channel: Control, addresses: Sequence[str], timeout: float) -> None:
         self.comm, self.size, self.timeout = world(), start.size, timeout
         if self.comm.size != start.size:
             raise RuntimeError(
@@ -76,5 +75,3 @@ class Engine:
 
     def abort(self) -> None:
         self.comm.Abort(1)
-
-    def shutdown(self) -> None: ...

@@ -59,7 +59,7 @@ class PartSteps(Steps):
     def advance(self, moment: Moment, state: Any) -> tuple[Any, Any, Any, Any]:
         if not self.parts.scales:
             return self.sums(moment)
-        scale = scale_in(state if self.compiles else self.optimizer.state, self.place)
+        scale = scale_in(self.optimizer.state if state is None else state, self.place)
         loss, *rest = self.sums(moment, scale)
         return loss / scale, *rest
 

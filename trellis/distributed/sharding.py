@@ -19,6 +19,7 @@ from trellis.core.array import Array
 from trellis.core.dispatch import interpreters
 from trellis.core.leaves import Nest, unwrap
 from trellis.distributed.collectives import Group
+from trellis.distributed.files import Piece, save_pieces
 from trellis.distributed.parts import PartSteps
 from trellis.distributed.steps import Compared, description
 from trellis.ops.conversion import is_array, to_numpy
@@ -70,17 +71,16 @@ class SpreadSteps(PartSteps):
         mesh = jax.sharding.Mesh(np.array(jax.devices()).reshape(tuple(sizes.values())), tuple(sizes))
         self.group, self.is_first = group, group.rank == 0
         super().__init__(model, loss, optimizer, metrics, SpreadPlace(place, group, mesh), True, *rest)
-        shapes = {path: tuple(unwrap(x).shape) for path, x in tree.leaves_with_paths(model.v)}
-        self.specs = {path: spec for path, shape in shapes.items() if (spec := rules.spec(path, shape))}
+        self.rules = rules
+        rules.read(model.v)
         self.whole = jax.jit(lambda flat: flat, out_shardings=NamedSharding(mesh, PartitionSpec()))
         spread = self._outputs
         self._outputs = lambda v, buffers, batch: self.give(spread(v, buffers, batch))
 
     def _spec(self, path: str, shape: tuple[int, ...]) -> Any:
         """The axes of the mesh for an array; slots of the optimizer lie as their parameter does."""
-        found = [name for name in self.specs if path == name or path.endswith(f"/{name}")]
-        spec = self.specs[max(found, key=len)] if found else ()
-        return PartitionSpec(*spec) if len(spec) <= len(shape) else PartitionSpec()
+        spec, whole = self.rules.find(path)
+        return PartitionSpec(*spec) if shape == whole else PartitionSpec()
 
     def _on_mesh(self, nest: Any, put: Any) -> Any:
         taken = Nest(nest)
@@ -109,6 +109,18 @@ class SpreadSteps(PartSteps):
             return None
         taken = Nest(nest)
         return taken.rebuild([self.whole(x).addressable_data(0) for x in taken.leaves])
+
+    def save(self, path: Any, run: Any, more: dict[str, Any]) -> None:
+        if self.group.size == 1 or not self.rules.specs:
+            return super().save(path, run, more)
+        return save_pieces(self.group, path, run, more, self._pieces)
+
+    def _pieces(self, path: str, x: Any) -> Piece | None:
+        """The blocks on the devices of this process, of those that several devices hold the first."""
+        if not isinstance(x, jax.Array) or x.is_fully_replicated:
+            return None
+        mine = [shard for shard in x.addressable_shards if shard.replica_id == 0]
+        return Piece(tuple(x.shape), [([part.start or 0 for part in shard.index], shard.data) for shard in mine])
 
     def train(self, moment: Moment, state: Any) -> Any:
         with self.group.explaining("fit: a step"):

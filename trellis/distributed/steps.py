@@ -80,6 +80,8 @@ class ProcessSteps(PartSteps):
     """Steps on the rows of this process; gradients, loss and metrics are those of all."""
 
     place: SharedPlace
+    shares_all = False  # whether a batch that is too small to be divided is reduced, too
+    shared = True  # whether each process has some rows of the last batch
 
     def __init__(self, group: Group, model: Any, loss: Any, optimizer: Any, metrics: Any, place: Place, *rest: Any) -> None:
         group.compare("fit", description(model, loss, optimizer, metrics, place))
@@ -104,26 +106,28 @@ class ProcessSteps(PartSteps):
 
     def sums(self, moment: Moment, scale: Any = None, watch: Any = None) -> tuple[Any, Any, Any, Any]:
         _, count, total = moment.batch.share
-        if count == total:
+        self.shared = count < total
+        if not self.shared and not self.shares_all:
             return super().sums(moment, scale)
-        weight = count / total
+        weight = count / total if self.shared else 1 / self.group.size
         buckets: Any = self.buckets if self.parts.accumulate == 1 else None
         watch = None if buckets is None else (lambda v: buckets.watch(Nest(v).leaves))
         loss, measured, buffers, grads = super().sums(moment, weight if scale is None else weight * scale, watch)
-        measured = self.weighted(measured, weight)
+        measured = self.weighted(measured, weight) if self.shared else tree.map(lambda x: x * weight, measured)
         if buckets is not None:
             nest, others = Nest(grads), Nest((loss, measured))
             sums, more = buckets.finish(nest.leaves, others.leaves)
             grads, (loss, measured) = nest.rebuild(sums), others.rebuild(more)
         else:
-            loss, measured, grads = self._sum((loss, measured, grads))
+            loss, measured, grads = self.reduce(loss, measured, grads)
         return loss, measured, buffers, grads
 
     def stream(self, key: Any, first: int, rows: int) -> Any:
-        return Rows(self.group, key, first, rows)
+        return Rows(self.group, key, first, rows) if self.shared else super().stream(key, first, rows)
 
-    def _sum(self, nest: Any) -> Any:
-        taken = Nest(nest)
+    def reduce(self, *nests: Any) -> Any:
+        """The sums over all processes."""
+        taken = Nest(nests)
         return taken.rebuild(reduce_arrays(self.group, taken.leaves, "sum"))
 
     # ---- evaluation ------------------------------------------------------------------------------------------------------------

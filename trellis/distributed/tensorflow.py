@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -11,19 +10,18 @@ import tensorflow as tf
 from tensorflow.core.protobuf.tensorflow_server_pb2 import ServerDef
 from tensorflow.python.eager import context
 
+from trellis.distributed import control
 from trellis.distributed.control import Control, begun_text
 from trellis.distributed.environment import Start
 
-CARRIES = ("int32", "int64", "float16", "float32", "float64")
 _GROUP = 1
 
 
-class Engine:
+class Engine(control.Engine):
     name = "tensorflow"
-    carries = CARRIES
-    spreads_programs = False
+    carries = ("int32", "int64", "float16", "float32", "float64")
 
-    def __init__(self, start: Start, control: Control, addresses: Sequence[str], timeout: float) -> None:
+    def __init__(self, start: Start, channel: Control, addresses: Sequence[str], timeout: float) -> None:
         self.size, self.rank, self.timeout, self.instances = start.size, start.rank, timeout, 0
         self.made: dict[Any, Callable[[Any], Any]] = {}
         own: Any = context.context()
@@ -76,11 +74,3 @@ class Engine:
         # The op of the runtime is two, one for who sends and one for who receives; a sum with zeros is the same for all.
         mine = flat if self.rank == source else tf.zeros_like(flat)
         return self.all_reduce(mine, "sum")
-
-    def reduce_scatter(self, rows: Any, op: str) -> Any:
-        return self.all_reduce(rows, op)[self.rank]
-
-    def abort(self) -> None:
-        os._exit(1)
-
-    def shutdown(self) -> None: ...

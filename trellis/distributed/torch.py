@@ -3,28 +3,26 @@
 from __future__ import annotations
 
 import datetime
-import os
 from collections.abc import Sequence
 from typing import Any
 
 import torch
 import torch.distributed as dist
 
+from trellis.distributed import control
 from trellis.distributed.control import Control
 from trellis.distributed.environment import Start
 
 Flat = list[Any]
-CARRIES = ("uint8", "int8", "int32", "int64", "float16", "bfloat16", "float32", "float64")
 FIRST_BUCKET, BUCKET = 2**20, 25 * 2**20  # bytes; as torch's own DistributedDataParallel
 
 
-class Engine:
+class Engine(control.Engine):
     name = "torch"
-    carries = CARRIES
-    spreads_programs = False  # each process runs a program of its own
+    carries = ("uint8", "int8", "int32", "int64", "float16", "bfloat16", "float32", "float64")
 
-    def __init__(self, start: Start, control: Control, addresses: Sequence[str], timeout: float) -> None:
-        self.size = start.size
+    def __init__(self, start: Start, channel: Control, addresses: Sequence[str], timeout: float) -> None:
+        self.size, self.rank = start.size, start.rank
         kind = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo"
         if torch.cuda.is_available():
             torch.cuda.set_device(start.local_rank % torch.cuda.device_count())
@@ -54,10 +52,7 @@ class Engine:
             made = torch.empty_like(rows[0])
             dist.reduce_scatter_tensor(made, rows.contiguous(), dist.ReduceOp.SUM if op == "sum" else dist.ReduceOp.MAX)
             return made
-        return self.all_reduce(rows, op)[dist.get_rank()]  # gloo has none of its own
-
-    def abort(self) -> None:
-        os._exit(1)
+        return super().reduce_scatter(rows, op)  # gloo has none of its own
 
     def shutdown(self) -> None:
         dist.destroy_process_group()

@@ -189,7 +189,28 @@ def _read(path: Any) -> tuple[dict[str, np.ndarray[Any, Any]], dict[str, str]]:
         raise FileError(f"load: {name} holds {above!r} and arrays below that name, which no Container holds; rename one of them")
     kinds = {key: _numpy_dtype(_NAMES[entry["dtype"]]) for key, entry in header.items()}
     flat = {k: np.ndarray(e["shape"], kinds[k], data, start + e["data_offsets"][0]) for k, e in header.items()}
-    return flat, metadata
+    return {**flat, **_joined(name, json.loads(metadata["divided"]))} if "divided" in metadata else flat, metadata
+
+
+def _joined(name: str, index: dict[str, Any]) -> dict[str, np.ndarray[Any, Any]]:
+    """The arrays that several processes wrote, each its pieces to a file beside the index: `{path}@{first indices}`."""
+    flat: dict[str, np.ndarray[Any, Any]] = {}
+    left = {key: math.prod(shape) for key, shape in index["shapes"].items()}
+    for file in index["files"]:
+        try:
+            pieces, metadata = _read(os.path.join(os.path.dirname(name), file))
+        except FileNotFoundError as error:
+            raise FileError(f"load: {name} is an index, and its part {file} is missing beside it") from error
+        if metadata.get("checkpoint") != index["checkpoint"]:
+            raise FileError(f"load: the part {file} of {name} belongs to another checkpoint")
+        for place, x in pieces.items():
+            key, _, first = place.rpartition("@")
+            whole = flat.setdefault(key, np.empty(index["shapes"][key], x.dtype))
+            whole[tuple(slice(int(i), int(i) + n) for i, n in zip(first.split(","), x.shape))] = x
+            left[key] -= x.size
+    if any(left.values()):
+        raise FileError(f"load: the parts of {name} do not hold all of {next(key for key in left if left[key])!r}")
+    return flat
 
 
 def _numpy_dtype(name: str) -> np.dtype[Any]:

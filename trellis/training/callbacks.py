@@ -12,7 +12,7 @@ import numpy as np
 
 from trellis.core.container import Container
 from trellis.core.files import parts_left_by
-from trellis.nn.saving import FileError, load, save
+from trellis.nn.saving import FileError, load
 from trellis.optim.engine import fitted
 from trellis.optim.schedules import whole_number
 from trellis.training.steps import inner, rate_of
@@ -237,21 +237,19 @@ class Checkpoint(Callback):
     def write(self, run: Run) -> None:
         """Write the file now."""
         run.check()
-        run.sync()
         about = {
             "format": 1, "settings": run.settings, "epoch": run.epoch, "position": run.position, "step": run.step,
             "rows": run.means.rows, "sums": run.means.sums, "history": run.history.rows, "stopped": run.history.stopped,
             "rates": [run.rate, rate_of(run.optimizer)],
         }  # fmt: skip
-        parts = {
-            "model": run.model.state(), "optimizer": run.optimizer.state, "data": run.data_state(),
+        more = {
+            "data": run.data_state(),
             "callbacks": {str(i): callback.state() for i, callback in enumerate(run.callbacks)},
             "losses": np.array(run.history.losses, np.float64),
             # among the arrays, whose hash then covers it
-            "training": np.frombuffer(json.dumps(about, default=np.ndarray.tolist).encode(), np.uint8),
+            "training": np.frombuffer(json.dumps(about, default=lambda x: x.tolist()).encode(), np.uint8),
         }  # fmt: skip
-        if run.steps.is_first:
-            save(self.path, parts)
+        run.steps.save(self.path, run, more)
 
     def read(self, run: Run) -> bool:
         """Put a training back to where the file was written; False if there is none. All of it fits, or nothing changes."""
@@ -274,7 +272,8 @@ class Checkpoint(Callback):
         model = fitted(f"fit: the model in {name}", _part(found, "model"), run.model.state())
         optimizer = _part(found, "optimizer")
         if len(optimizer):
-            optimizer = fitted(f"fit: the optimizer in {name}", optimizer, run.optimizer.init(run.v), partial=True)
+            first = run.optimizer.init(run.model.trainable_v)
+            optimizer = fitted(f"fit: the optimizer in {name}", optimizer, first, partial=True)
         run.restore(about, model, optimizer, found["losses"]._data.tolist(), _part(found, "data"))
         for i, callback in enumerate(run.callbacks):
             if f"callbacks/{i}" in found:

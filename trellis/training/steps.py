@@ -18,6 +18,7 @@ from trellis.nn.border import run_copy
 from trellis.nn.building import Stream
 from trellis.nn.functional import functional_call
 from trellis.nn.module import Module
+from trellis.nn.saving import save
 from trellis.nn.structure import modules
 from trellis.nn.tracking import Tracker
 from trellis.ops.comparison import isfinite
@@ -135,6 +136,12 @@ class Steps:
     def give(self, nest: Any) -> Any:
         """Parameters, buffers or a state as the model and the optimizer keep them."""
         return nest
+
+    def save(self, path: Any, run: Any, more: dict[str, Any]) -> None:
+        """Write a training, `more` beside the model and the optimizer."""
+        run.sync()
+        if self.is_first:
+            save(path, {"model": run.model.state(), "optimizer": run.optimizer.state, **more})
 
     # ---- evaluation ------------------------------------------------------------------------------------------------------------
     def evaluate(self, v: Any, buffers: Any, batches: Iterable[Any]) -> dict[str, float]:

@@ -68,7 +68,8 @@ class Run:
 
     def set_values(self, v: Any, buffers: Any, partial: bool = False) -> None:
         """Go on with other parameters and buffers; with `partial`, parameters that are missing in `v` stay."""
-        self.v, self.buffers = fitted("v", v, self.v, partial), fitted("buffers", buffers, self.buffers)
+        v, own, buffers, kept = map(self.steps.give, (v, self.v, buffers, self.buffers))
+        self.v, self.buffers, _ = self.steps.take(fitted("v", v, own, partial), fitted("buffers", buffers, kept), None)
 
     # ---- checkpoints -----------------------------------------------------------------------------------------------------------
     def data_state(self) -> dict[str, Any]:
