@@ -30,7 +30,7 @@ class TrellisBackend(Backend, backend_name="trellis"):
 
     @staticmethod
     def transpose(tensor: tl.Array, axes: Any = None) -> tl.Array:
-        return tl.permute_dims(tensor, axes or range(tensor.ndim)[::-1])
+        return tl.permute_dims(tensor, axes) if axes else tensor.T
 
     @staticmethod
     def dot(a: tl.Array, b: tl.Array) -> tl.Array:

@@ -24,7 +24,7 @@ import numpy as np
 from trellis.core import dispatch, views
 from trellis.core.dispatch import UnknownOperand, call, diagnose, find, find_all, interpreters, register
 from trellis.core.dtypes import DType, bool as bool_
-from trellis.core.indexing import HOST_DATA, beside, canonical_key, composed, is_plain
+from trellis.core.indexing import HOST_DATA, INDEXED_ALIKE, beside, canonical_key, composed, is_plain
 from trellis.core.interop import Interoperable, copied, native_function
 from trellis.core.operators import Operators, install
 from trellis.core.printing import array_repr
@@ -169,6 +169,8 @@ class Array(ArrayMethods, Interoperable):
     def T(self) -> Array:
         """The array with its axes in reverse order, as in NumPy."""
         rank = self.ndim
+        if rank == 2:
+            return interpreters[type(self)].matrix_transpose(self)
         return self if rank < 2 else call("permute_dims", self, axes=tuple(range(rank))[::-1])
 
     def to_device(self, device: Any, /, *, stream: Any = None) -> Array:
@@ -234,12 +236,16 @@ class Array(ArrayMethods, Interoperable):
     # ---- indexing ------------------------------------------------------------------------------------------------------------
     def __getitem__(self, key: Any) -> Array:
         data = self._data
-        if type(data) is np.ndarray and not isinstance(self, View) and is_plain(key):  # NumPy's own indexing is the model
+        is_alike = type(data) is np.ndarray or (not dispatch.is_compiling() and type(data) in INDEXED_ALIKE)
+        if is_alike and not isinstance(self, View) and is_plain(key):  # NumPy's own indexing is the model
             try:
                 part = data[key]
-                return self._view_kind(self, (None, "getitem", key), part, data) if type(part) is np.ndarray else self._kind(part)
-            except IndexError:
-                pass  # the path below explains it
+                if type(part) is np.ndarray or part.ndim:
+                    return self._view_kind(self, (None, "getitem", key), part, data)
+                if type(data) is np.ndarray:
+                    return self._kind(part)
+            except (IndexError, ValueError):
+                pass  # the path below explains it, and reverses an axis where the framework does not
         spec, indices = canonical_key(data, key)
         if indices:
             if self._kind is not Array:  # host data in the key of a free array is free, too
@@ -250,12 +256,9 @@ class Array(ArrayMethods, Interoperable):
         except Exception as error:
             diagnose("getitem", (data,), {"key": spec}, error)
             raise
-        for entry in spec:
-            if type(entry) is not int:
-                return self._view("getitem", {"key": spec}, part)
-        if key is Ellipsis or (type(key) is tuple and Ellipsis in key):  # as in NumPy, x[0, ...] is a view and x[0] is not
+        if interpreters[type(data)].rank_of(part) or key is Ellipsis or (type(key) is tuple and Ellipsis in key):
             return self._view("getitem", {"key": spec}, part)
-        return self._kind(part)
+        return self._kind(part)  # of ints alone; as in NumPy, x[0, ...] is a view and x[0] is not
 
     def _view(self, op: str, params: dict[str, Any], part: Any) -> View:
         """`part`, which the op made of the native array, as a view."""
@@ -318,7 +321,9 @@ class View(Array):
         steps, chain = [], self._chain
         while chain is not None:
             chain, op, params = chain
-            steps.append((op, params if type(params) is dict else {"key": canonical_key(self._base, params)[0]}))
+            if type(params) is not dict:  # as it was given
+                params = {"shape": params, "copy": None} if op == "reshape" else {"key": canonical_key(self._base, params)[0]}
+            steps.append((op, params))
         self._chain = (None, *steps[0]) if len(steps) == 1 else self._chain
         return steps[::-1]
 
@@ -402,14 +407,15 @@ class ArrayInterpreter:
             shared = made.base is data or (made.base is data.base is not None)
         else:
             shared = interpreter.follows is None or interpreter.follows(data, made, "reshape", None)
-        base, before, seen = (x._base, x._chain, x._seen) if isinstance(x, View) else (x, None, data)
-        if isinstance(x, View):
-            if seen is not None and interpreter.changes_in_place and interpreter.lies_in_order(seen):  # the framework tells
-                if not shared:
-                    return self.kind(made)
-            elif not views.reshapes(base.shape, x._steps, interpreter.shape_of(made)):
-                return marked((x,), self.kind(made))
-        return self.view_kind(base, (before, "reshape", {"shape": shape, "copy": None}), made, seen if shared else None)
+        if not isinstance(x, View):
+            return self.view_kind(x, (None, "reshape", shape), made, data if shared else None)
+        seen = x._seen
+        if seen is not None and interpreter.changes_in_place and interpreter.lies_in_order(seen):  # the framework tells
+            if not shared:
+                return self.kind(made)
+        elif not views.reshapes(x._base.shape, x._steps, interpreter.shape_of(made)):
+            return marked((x,), self.kind(made))
+        return self.view_kind(x._base, (x._chain, "reshape", shape), made, seen if shared else None)
 
     def unstack(self, x: Array, *, axis: int) -> tuple[Array, ...]:
         data, rank = x._data, x.ndim

@@ -13,6 +13,7 @@ from trellis.core.typing import AnyArray
 
 ARRAY = "array"  # stands in a canonical key for an index array, which travels as an operand
 HOST_DATA = frozenset((np.ndarray, np.bool_, list, tuple))  # types of indices and values that go to any framework
+INDEXED_ALIKE: set[type] = set()  # array types beside NumPy's that take ints, slices of positive step and None as it does
 
 _SLICE_PARTS = (int, type(None))
 _PLAIN_ENTRIES = (int, type(None), type(Ellipsis))

@@ -20,12 +20,13 @@ from trellis.backends.torch.operands import FLOAT, axis_of, dtype_of, value_for
 from trellis.composites import indexing, on_arrays
 from trellis.core import errors
 from trellis.core.dtypes import integer_range
-from trellis.core.indexing import ARRAY
+from trellis.core.indexing import ARRAY, INDEXED_ALIKE
 
 __all__ = [
     "getitem", "index_update", "segment_max", "segment_min", "segment_sum", "setitem", "take", "take_along_axis",
 ]  # fmt: skip
 
+INDEXED_ALIKE.add(torch.Tensor)
 _multiply_at = on_arrays(indexing.multiply_at)
 _index_select = unsigned.moving(torch.index_select)
 _gather = unsigned.moving(torch.gather)
@@ -131,8 +132,10 @@ def _forwards(entry: slice, size: int) -> slice:
 
 def follows(x: torch.Tensor, part: torch.Tensor, op: str, params: dict[str, Any]) -> bool:
     """Whether a view of `x` lies in its memory. An axis that is reversed does not; a reshape may."""
+    if op not in ("flip", "getitem", "reshape"):
+        return True
     if is_compiling():
-        return op not in ("flip", "reshape") and not (op == "getitem" and _reverses(params["key"]))
+        return op == "getitem" and not _reverses(params["key"])
     return torch._C._is_alias_of(x, part) or torch._C._functorch.is_functorch_wrapped_tensor(x)
 
 
@@ -144,10 +147,19 @@ def _reverses(key: tuple[Any, ...]) -> bool:
     return any(type(entry) is slice and entry.step is not None and entry.step < 0 for entry in key)
 
 
+def _is_int(index: torch.Tensor) -> bool:
+    """Whether torch indexes with this tensor as with a Python int."""
+    return index.dim() == 0 and index.dtype is torch.int64 and not torch._C._functorch.is_functorch_wrapped_tensor(index)
+
+
 def getitem(x: torch.Tensor, *indices: torch.Tensor, key: tuple[Any, ...]) -> torch.Tensor:
     if not indices and not _reverses(key):
         part = x[key]
         return part if part.dim() else part.clone()
+    if indices and not is_compiling() and all(map(_is_int, indices)):
+        given = iter(indices)
+        if all(entry is ARRAY or type(entry) is int for entry in key):
+            return x[tuple([next(given) if entry is ARRAY else entry for entry in key])].clone()
     plan = _Plan(x, indices, key)
     view = plan.view(x)
     if plan.flipped:
