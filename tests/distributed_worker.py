@@ -114,7 +114,7 @@ def check_errors(kind: str) -> None:
 
 
 def wait_for_the_stuck() -> None:
-    """Rank 1 stops in the midst of a training; on JAX, which cannot leave a compiled step, before a barrier."""
+    """Rank 1 stops in the midst of a training."""
     rank = tl.distributed.rank()
 
     def batches() -> Iterator[Any]:
@@ -127,10 +127,6 @@ def wait_for_the_stuck() -> None:
                 own.control.timeout = own.engine.timeout = 5.0
             yield np.ones((8, 3), np.float32), np.ones((8, 1), np.float32)
 
-    if tl.current_backend() == "jax":
-        if rank == 1:
-            time.sleep(300)
-        tl.distributed.barrier()
     tl.Trainer(mesh=tl.distributed.mesh(), progress=False).fit(tl.Linear(3, 1), batches(), tl.mse_loss, tl.SGD(0.1))
 
 

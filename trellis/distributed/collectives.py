@@ -9,6 +9,8 @@ import math
 import platform
 import socket
 import sys
+import threading
+import time
 from collections.abc import Callable, Iterator, Mapping
 from importlib import import_module
 from importlib.metadata import version
@@ -36,6 +38,24 @@ class Group:
     def __init__(self, start: Start, control: Control | None, engine: Any) -> None:
         self.start, self.control, self.engine = start, control, engine
         self.rank, self.size = start.rank, start.size
+        self.waits_since = math.inf  # the beginning of a block of `explaining`
+        if engine is not None and engine.spreads_programs:
+            threading.Thread(target=self._watch, daemon=True, name="trellis-watch").start()
+
+    def _watch(self) -> None:
+        """End this process if another one is missing: an engine of one program for all does not leave a collective by itself."""
+        timeout = self.control.timeout if self.control else math.inf
+        while True:
+            time.sleep(min(1.0, timeout / 4))
+            begun = self.waits_since
+            if time.monotonic() - begun < timeout:
+                continue
+            missing = self._who("a step", timeout)
+            if self.waits_since == begun and missing:
+                print(f"trellis: rank {self.rank} waits in vain{missing}", file=sys.stderr, flush=True)
+                self.engine.abort()
+            elif self.waits_since == begun:  # all are in the midst of a step, or of its compilation
+                self.waits_since = time.monotonic()
 
     def compare(self, name: str, mine: Mapping[str, str]) -> None:
         if self.control is not None:
@@ -47,6 +67,7 @@ class Group:
     @contextlib.contextmanager
     def explaining(self, what: str) -> Iterator[None]:
         """A block in which an error of the engine is told with the ranks that have ended or do not come."""
+        self.waits_since = time.monotonic()
         try:
             yield
         except DistributedError as error:
@@ -55,11 +76,13 @@ class Group:
             if type(error).__module__.startswith(("trellis", "builtins")) and not isinstance(error, RuntimeError):
                 raise
             raise DistributedError(f"{what}: {type(error).__name__}: {error}{self._who(what)}") from error
+        finally:
+            self.waits_since = math.inf
 
-    def _who(self, what: str) -> str:
+    def _who(self, what: str, most: float = 5.0) -> str:
         try:
             if self.control is not None:
-                self.control.exchange(f"{what}, failed", None, min(5.0, self.control.timeout), key="failed")
+                self.control.exchange(f"{what}, failed", None, min(most, self.control.timeout), key="failed")
         except DistributedError as error:
             return f". {error}"
         return ""
