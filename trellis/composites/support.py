@@ -68,8 +68,8 @@ def epsilon(dtype: DType) -> float:
 
 
 def extreme(dtype: DType, *, lowest: bool) -> float:
-    """The lowest or the highest value of a dtype; for floats an infinity."""
-    if dtype.kind == "f":
+    """The lowest or the highest value of a dtype; for floats an infinity. Complex numbers have no order: callers refuse them."""
+    if dtype.kind in "fc":
         return -math.inf if lowest else math.inf
     return integer_range(dtype)[0 if lowest else 1]
 

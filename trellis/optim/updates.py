@@ -144,8 +144,7 @@ def _update(
     check_shapes(op, nest, backend, dict(zip(arrays, columns)))
     if kind is _AdamDirection:
         columns = [columns[0], *columns]
-    columns = _promoted(backend, columns)
-    weights, grads, *slots = columns
+    weights, grads, *slots = _promoted(backend, columns)
     group = Group(tuple(range(len(weights))), 1.0, float(decay))
     weights, slots = optimizer.advance(backend, (group,), weights, grads, slots, before, rate, stop=stop)
     return tuple([nest.rebuild(flat) for flat in (weights, *slots)])
@@ -155,6 +154,8 @@ def _for_each_leaf(
     op: str, kind: type[Optimizer], options: dict[str, Any], arrays: dict[str, AnyArray], values: dict[str, Operand], stop: bool
 ) -> Any:
     """The update of one leaf after the other. An argument that is no nest goes to every leaf."""
+    if missing := [name for name, x in values.items() if x is None]:  # a nest without leaves: no weight would change
+        raise TypeError(f"{op}: expected an array or a number for {missing[0]}, got None")
     flat = {name: tree.flatten(x) for name, x in (arrays | values).items()}
     treedef = next(structure for _, structure in flat.values() if structure != tree.LEAF)
     for name, (_, structure) in flat.items():
@@ -163,8 +164,7 @@ def _for_each_leaf(
     results = []
     for i in range(treedef.num_leaves):
         row = {name: leaves[0 if structure == tree.LEAF else i] for name, (leaves, structure) in flat.items()}
-        lr, step, decay = [row.pop(name) for name in values]
-        results.append(_update(op, kind, options, row, lr, step, decay, stop))
+        results.append(_update(op, kind, options, row, *map(row.pop, values), stop=stop))
     return tuple([tree.unflatten(treedef, part) for part in zip(*results)])
 
 

@@ -160,7 +160,7 @@ _DIFFERENTIABLE = {_ASK: True} if _ASK in inspect.signature(jax.lax.linalg.eig).
 
 
 def eig(x: Any) -> tuple[Any, Any]:
-    if not x.size:  # JAX's derivative takes the largest element of each vector
+    if not x.size and x.ndim > 1 and x.shape[-1] == x.shape[-2]:  # JAX's derivative takes the largest element of each vector
         return (widened(x) + 0j).sum(-1), widened(x) + 0j
     values, vectors = jax.lax.linalg.eig(widened(x), compute_left_eigenvectors=False, **_DIFFERENTIABLE)
     return values, vectors
