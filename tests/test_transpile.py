@@ -439,3 +439,16 @@ def test_sizes_that_become_long_formulas_are_fixed_and_the_batch_is_not() -> Non
     shape = found.graph.inputs[-1].shape
     assert not isinstance(shape[0], int)
     assert shape[1] == 6
+
+
+@pytest.mark.parametrize(
+    "options", [(400_000, None, 0), ((400_000, 3), None, 0), (7, 4, 1), (9, 4, 1, True, False), (6, 4, 0, True, True, 5)]
+)
+def test_a_mean_over_a_window_larger_than_the_array_takes_its_memory_only(backend: str, options: tuple[Any, ...]) -> None:
+    window, stride, padding, ceil_mode, *rest = options if len(options) > 3 else (*options, True)
+    x = torch.randn(2, 3, 5, 4, generator=torch.Generator().manual_seed(0))
+
+    def pooled(x: torch.Tensor) -> torch.Tensor:
+        return torch.nn.functional.avg_pool2d(x, window, stride, padding, ceil_mode, *rest)
+
+    close(tl.transpile(pooled, backend, example=(x,), check=False)(on(backend, x)), pooled(x))

@@ -90,11 +90,18 @@ def _avg_pool(dims: int) -> Row:
         pads = tuple((p, p) for p in _each(padding, dims))
         options = {"ceil_mode": ceil_mode, "count_include_pad": count_include_pad, "divisor_override": divisor_override}
         pool = getattr(tl, f"avg_pool{dims}d")
-        return _batched(
-            lambda y: pool(y, window, _each(stride, dims) or window, pads, data_format=_CHANNELS_FIRST[dims], **options), x, dims
-        )
+        strides = _each(stride, dims) or window
+        if ceil_mode:
+            window = _within(window, strides, pads, x.shape[-dims:])
+        return _batched(lambda y: pool(y, window, strides, pads, data_format=_CHANNELS_FIRST[dims], **options), x, dims)
 
     return row
+
+
+def _within(window: Any, strides: Any, pads: Any, sizes: Any) -> tuple[Any, ...]:
+    """The window, no longer than the padded array: torch averages the elements that exist, and padding would take memory."""
+    lengths = [n if n is None else n + sum(pad) for n, pad in zip(sizes, pads)]
+    return tuple(n if n is not None and n < w < n + s else w for w, s, n in zip(window, strides, lengths))
 
 
 def _adaptive(kind: str, dims: int) -> Row:
