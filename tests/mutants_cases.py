@@ -139,7 +139,7 @@ FAULTS = [
     Fault("patience", "training/callbacks.py", "if self.waited >= self.patience:", "if self.waited > self.patience:", _tests("test_training", "test_early_stopping_puts_the_best_parameters_back")),
     Fault("best parameters", "training/callbacks.py", "if self.values:", "if False:", _tests("test_training", "test_early_stopping_puts_the_best_parameters_back")),
     Fault("order of every epoch", "training/data.py", "seed=fold_in(self.key, number)", "seed=self.key", _tests("test_training", "test_batches")),
-    Fault("checkpoint without optimizer", "training/callbacks.py", '"optimizer": run.optimizer.state', '"optimizer": {}', _tests("test_training_files", "test_a_training_goes_on_exactly")),
+    Fault("checkpoint without optimizer", "training/steps.py", '"optimizer": run.optimizer.state', '"optimizer": {}', _tests("test_training_files", "test_a_training_goes_on_exactly")),
     Fault("frozen parameters in training", "training/trainer.py", "v, state = self.model.trainable_v, None", "v, state = self.model.v, None", _tests("test_training", "test_frozen_parameters_stay")),
     Fault("state not saved", "nn/saving.py", "for part, values in module.state().items()}\n    flat", 'for part, values in module.state().items() if part == "v"} | {"buffers": {}, "random": {}}\n    flat', _tests("test_module_files", "test_round_trip_between_backends")),
     Fault("hash of a file", "nn/saving.py", 'if digest.hexdigest() != metadata["sha256"]:', "if False:", _tests("test_module_files", "test_a_damaged_file_is_an_error_and_changes_nothing")),
