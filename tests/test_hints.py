@@ -60,6 +60,8 @@ def test_each_row_raises_its_own_message() -> None:
     [
         ("tl", "cat", "module 'trellis' has no attribute 'cat'; cat of torch is `tl.concat(arrays, axis=0)` here"),
         ("tl", "inv", "module 'trellis' has no attribute 'inv'; it is tl.linalg.inv"),
+        ("tl", "item", "module 'trellis' has no attribute 'item'; it is x.item, of arrays"),
+        ("tl", "view", "module 'trellis' has no attribute 'view'; view of NumPy, torch, JAX is `x.reshape(shape)` here"),
         ("tl", "Conv2d", "module 'trellis' has no attribute 'Conv2d'; did you mean 'Conv2D'?"),
         ("tl", "lineer", "module 'trellis' has no attribute 'lineer'; did you mean 'linear'?"),
         ("tl", "qwertz", "module 'trellis' has no attribute 'qwertz'"),

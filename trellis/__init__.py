@@ -45,8 +45,8 @@ if not _TYPE_CHECKING:  # a type checker sees the names above
 def __getattr__(name: str) -> _Any:
     room = name if name in _LATER and name.isidentifier() else _ROOM_OF.get(name)
     if room is None:
-        found = [part.__name__.rpartition(".")[2] for part in (_ops.linalg, _ops.fft) if name in part.__all__]
-        raise _hints.missing("module 'trellis'", "tl", name, __all__, f"tl.{found[0]}.{name}" if found else "")
+        found = [f"tl.{part}.{name}" for part in ("linalg", "fft") if name in getattr(_ops, part).__all__]
+        raise _hints.missing("module 'trellis'", "tl", name, __all__, (*found, f"x.{name}, of arrays" * hasattr(Array, name))[0])
     module = _import_module(f"trellis.{room}")
     globals().update({public: getattr(module, public) for public in _LATER[room]})
     return globals()[name]

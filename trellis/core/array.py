@@ -97,7 +97,7 @@ def _in_place(op: str) -> Callable[..., Any]:
             return result
         if result.dtype is not self.dtype:
             raise TypeError(
-                f"in-place {op}: the result is {result.dtype}, the array {self.dtype}; write x = tl.{op}(x, y) instead"
+                f"in-place {op}: the result has dtype {result.dtype}, the array {self.dtype}; write x = tl.{op}(x, y) instead"
             )
         if result.shape != self.shape:
             raise ValueError(

@@ -47,7 +47,7 @@ def rows(owner: str, name: str = "") -> list[Row]:
 @functools.cache
 def hint(owner: str, name: str, public: tuple[str, ...] = (), elsewhere: str = "") -> str:
     """The end of an error about a missing name: its row, the place where it is, or the public name that is most like it."""
-    found = rows(owner, name)
+    found = rows(owner, name) or (rows("Array", name) if owner == "tl" and not elsewhere else [])  # tl.view is x.view
     if found:
         return f"; {found[0].text()}"
     if elsewhere:
