@@ -58,6 +58,7 @@ MODULES: dict[str, tuple[str, str]] = {
     "distributions": ("tl.distributions", "Distributions"),
     "metrics": ("tl.metrics", "Metrics"),
     "convert": ("tl.convert", "Conversion"),
+    "data": ("tl.data", "Data from files"),
     "distributed": ("tl.distributed", "Several processes"),
     "tree": ("tl.tree", "Nests"),
 }

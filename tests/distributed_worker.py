@@ -60,6 +60,28 @@ def train(kind: str, model: tl.Module, shape: tuple[int, ...], wide: bool, epoch
     return {f"{kind}/{name}": np.asarray(value) for name, value in found.items()}
 
 
+def train_from_files(folder: str, wide: bool) -> dict[str, Any]:
+    """A training on files of which each process reads its own rows, once it has seen which rows these are."""
+    if tl.distributed.rank() == 0:
+        rng = np.random.default_rng(5)
+        for i, rows in enumerate((30, 13)):
+            x = rng.normal(size=(rows, 6)).astype(np.float64 if wide else np.float32)
+            np.savez(Path(folder, f"part-{i}.npz"), x=x, y=rng.integers(0, 3, rows))
+    tl.distributed.barrier()
+    batches = tl.data.files(str(Path(folder, "part-*.npz")), 8, seed=4, ahead=1)
+    own, read = batches.read, []
+    batches.read = lambda name, rows: read.append(len(rows)) or own(name, rows)  # type: ignore[method-assign]
+    model, _ = models()["mlp"]
+    if wide:
+        model.astype(tl.float64)
+    trainer = tl.Trainer(mesh=tl.distributed.mesh(data=-1), progress=False)
+    history = trainer.fit(model, batches, tl.cross_entropy, tl.Adam(0.01), 3)
+    size = tl.distributed.size()
+    assert sum(read) <= 2 * (3 * (ROWS / size + 6) + 3 * 8), (read, "more than its part")
+    found = {f"files/v/{path}": tl.to_numpy(value) for path, value in model.v.to_flat_dict().items()}
+    return found | {"files/losses": np.asarray(history.losses), "files/metrics": trainer.predict(model, batches)}
+
+
 def array(values: Any, dtype: str = "float32") -> tl.Array:
     return tl.astype(tl.asarray(np.asarray(values, np.float32), backend=tl.current_backend()), getattr(tl, dtype))
 
@@ -199,6 +221,7 @@ def main(folder: str, mode: str, dtype: str, begun: str = "") -> None:
     for kind, (model, shape) in models().items():
         found |= train(kind, model, shape, wide)
     model, shape = models()["cnn"]
+    found |= train_from_files(folder, wide)
     path = Path(folder, "run.safetensors")  # begun by several processes, gone on with by one
     found |= train("resumed", model, shape, wide, 3 if mode == "shared" else 5, checkpoint=path, resume=mode == "single")
     if tl.distributed.rank() == 0:

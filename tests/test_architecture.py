@@ -13,8 +13,8 @@ PACKAGE = Path(__file__).resolve().parent.parent / "trellis"
 # Each room may import those before it and itself. The command line and the files at the top of the package (the public names, the
 # bound namespaces) may import all of them.
 ROOMS = [
-    "core", "ops", "random", "transforms", "composites", "backends", "distributions", "metrics", "nn", "optim", "training",
-    "convert", "trace", "distributed", "matrix", "cli", "",
+    "core", "ops", "random", "transforms", "composites", "backends", "distributions", "metrics", "nn", "optim", "data",
+    "training", "convert", "trace", "distributed", "matrix", "cli", "",
 ]  # fmt: skip
 # Imports inside a function, each because the module is heavy and rarely needed. None of them closes a cycle.
 LAZY: set[str] = set()

@@ -211,7 +211,7 @@ def test_dir_shows_the_public_names_and_no_hints() -> None:
     assert shown == set(tl.__all__)
     assert {"Module", "Linear", "Adam", "Trainer", "convert", "array", "split_key"} <= shown
     modules = {name for name in shown if inspect.ismodule(getattr(tl, name))}
-    assert modules == {"convert", "distributed", "distributions", "fft", "initializers", "linalg", "metrics", "tree"}
+    assert modules == {"convert", "data", "distributed", "distributions", "fft", "initializers", "linalg", "metrics", "tree"}
     assert tl.array is tl.asarray
     for part in (tl.linalg, tl.fft, tl.tree, tl.nn, tl.optim, tl.random, tl.distributions):
         assert set(dir(part)) == set(part.__all__)

@@ -68,6 +68,7 @@ def test_a_misspelt_name_is_named_in_the_error() -> None:
 
 NAMESPACES = (
     "convert",
+    "data",
     "distributed",
     "distributions",
     "metrics",

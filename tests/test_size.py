@@ -18,6 +18,7 @@ BUDGETS = {
     ("core", "ops", "random", "transforms", "composites", "backends", ""): 19_000,
     ("distributions", "metrics"): 720,
     ("nn", "optim", "training"): 4_300,
+    ("data",): 400,
     ("convert",): 2_400,
     ("matrix",): 1_000,
     ("cli",): 300,

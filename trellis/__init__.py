@@ -20,7 +20,7 @@ from trellis.transforms import *
 trace = _trace.trace  # type: ignore[attr-defined]  # of a function; of an array, that of `linalg`
 
 if _TYPE_CHECKING:
-    from trellis import convert, distributed, distributions, metrics
+    from trellis import convert, data, distributed, distributions, metrics
     from trellis.nn import *
     from trellis.optim import *
     from trellis.trace.transpile import *

@@ -1,6 +1,7 @@
 # Written by tests/stubs.py from the sources: change those, then run `make stubs`.
 # pyright: reportIncompatibleMethodOverride=false
 from trellis import convert as convert
+from trellis import data as data
 from trellis import distributed as distributed
 from trellis import distributions as distributions
 from trellis import metrics as metrics

@@ -14,10 +14,10 @@ import jax
 import numpy as np
 from jax.sharding import NamedSharding, PartitionSpec
 
-from trellis.core import tree
+from trellis.core import dtypes, tree
 from trellis.core.array import Array
-from trellis.core.dispatch import interpreters
 from trellis.core.leaves import Nest, unwrap
+from trellis.data.files import Column
 from trellis.distributed.collectives import Group
 from trellis.distributed.files import Piece, save_pieces
 from trellis.distributed.parts import PartSteps
@@ -46,13 +46,13 @@ class SpreadPlace(Compared, Place):
         return super().to_batch(batch)
 
     def _array(self, x: Any) -> Array:
-        own = interpreters[type(unwrap(x))].dtype_of(unwrap(x)) if is_array(x) else None
-        data = np.asarray(to_numpy(unwrap(x)) if is_array(x) else x)
+        data = x if isinstance(x, Column) else np.asarray(to_numpy(unwrap(x)) if is_array(x) else x)
+        own = dtypes.as_dtype(data.dtype) if is_array(x) or data is x else None
         dtype = self.dtype if own is not None and own.kind == "f" else self._whole(data, own)
         return Array(self.spread(data if dtype is None else data.astype(self.backend.native_dtype(dtype)), self.spec))
 
     def spread(self, data: Any, spec: Any) -> Any:
-        """An array on the devices of all processes; every process has all of the data, and places what its devices hold."""
+        """An array on the devices of all processes; every process can reach all of the data, and places what its devices hold."""
         return jax.make_array_from_callback(data.shape, NamedSharding(self.mesh, spec), lambda index: data[index])
 
 

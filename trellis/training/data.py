@@ -6,9 +6,7 @@ several arguments of the model, a dict holds keywords.
 
 from __future__ import annotations
 
-import itertools
 import math
-import sys
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
@@ -19,6 +17,8 @@ from trellis.core.array import Array
 from trellis.core.container import Container
 from trellis.core.dispatch import interpreters, load
 from trellis.core.leaves import unwrap
+from trellis.data.files import Column, Files
+from trellis.data.iterables import Iterables, Prefetched
 from trellis.ops.conversion import is_array, native_array
 from trellis.ops.indexing import take
 from trellis.optim.schedules import whole_number
@@ -102,68 +102,19 @@ def _rows(x: Any, rows: slice, order: Any) -> Any:
     return Array(chosen) if isinstance(x, Array) else chosen
 
 
-class Iterables:
-    """Batches that something else makes: an iterable, an iterator, or a function from the epoch to one."""
-
-    def __init__(self, data: Any, steps: int | None) -> None:
-        self.data, self.steps, self.taken = data, steps, 0
-        self.once: Any = data if isinstance(data, Iterator) else None
-        self.settings = {"steps_per_epoch": steps}
-
-    def __len__(self) -> int:
-        """The number of batches of an epoch; 0 if that is not known."""
-        try:
-            size = len(self.data) if self.once is None else 0
-        except TypeError:  # also what a DataLoader or tf.data raises that does not know
-            size = 0
-        return min(size or self.steps, self.steps) if self.steps else size
-
-    def epoch(self, number: int, start: int = 0) -> Iterator[Any]:
-        if self.once is None:
-            made = self.data if isinstance(self.data, Iterable) else self.data(number)
-            return itertools.islice(made, start, self.steps)
-        before = 0 if self.taken or self.steps is None else number * self.steps  # of a training that goes on: passed over
-        self.taken += 1
-        return itertools.islice(self.once, before + start, None if self.steps is None else before + self.steps)
-
-    def check_epochs(self, name: str, epochs: int) -> None:
-        """Raise, before the first step, if there are batches for one epoch only and several epochs."""
-        if self.once is not None and self.steps is None and epochs > 1:
-            other = ", or say steps_per_epoch" if name == "data" else ""
-            raise ValueError(
-                f"fit: {name} is a {type(self.data).__name__}, which can be iterated once only, but there are {epochs} epochs; "
-                f"give something that can be iterated again: a list, or a function of the epoch{other}"
-            )
-
-    def first(self) -> Any:
-        """A batch, to look at: of an iterator it is given out again."""
-        batch = next(iter(self.data if isinstance(self.data, Iterable) else self.data(0)), None)
-        if self.once is not None:
-            self.once = itertools.chain([batch], self.once)
-        return batch
-
-    def generators(self) -> list[Any]:
-        """The random generators of a torch DataLoader: their state when an epoch begins decides about its order."""
-        if not any(base.__module__.startswith("torch.utils.data") for base in type(self.data).__mro__):
-            return []
-        own = [getattr(self.data, "generator", None), getattr(self.data.sampler, "generator", None)]
-        return [*[g for g in own if g is not None], sys.modules["torch"].default_generator]
-
-    def state(self) -> dict[str, Any]:
-        """The random state, as arrays of bytes."""
-        return {str(i): g.get_state().numpy().copy() for i, g in enumerate(self.generators())}
-
-    def set_state(self, state: Mapping[str, Any]) -> None:
-        for i, generator in enumerate(self.generators()):
-            generator.set_state(native_array(state[str(i)], None, None, True, "torch"))
-
-
-Source = Batches | Iterables
+Source = Batches | Iterables | Files
 
 
 def source(data: Any, steps: int | None = None, **options: Any) -> Source:
     """Where the batches come from. A tuple, an array or a Container are arrays; anything that can be iterated gives batches."""
-    if isinstance(data, Batches):
+    if isinstance(data, Prefetched):
+        found = source(data.data, steps)
+        if not isinstance(found, Iterables):
+            raise TypeError(
+                f"prefetch: data is a {type(data.data).__name__}, which needs no thread; give it to the Trainer itself"
+            )
+        return Iterables(data.data, steps, data.ahead)
+    if isinstance(data, (Batches, Files)):
         return data
     if is_array(data) or isinstance(data, (tuple, Container)):
         return Batches(data, **options)
@@ -222,12 +173,14 @@ class Place:
         return Batch(*call_arguments(inputs), targets, rows=leaves[0].shape[0])
 
     def _array(self, x: Any) -> Array:
-        data = unwrap(x)
+        data = x[:] if isinstance(x, Column) else unwrap(x)
         own = interpreters[type(data)].dtype_of(data) if is_array(data) else None
         dtype = self.dtype if own is not None and own.kind == "f" else self._whole(data, own)
         return Array(native_array(data, dtype, self.device, None, self.backend.name))
 
     def _whole(self, data: Any, own: dtypes.DType | None) -> dtypes.DType | None:
         """int32 for the int64 of NumPy where the framework has it only and the numbers fit: labels need no warning."""
-        narrow = isinstance(data, np.ndarray) and own is dtypes.int64 and self.backend.default_int() is dtypes.int32
-        return dtypes.int32 if narrow and data.size and data.min() >= -(2**31) and data.max() < 2**31 else None
+        narrow = own is dtypes.int64 and self.backend.default_int() is dtypes.int32
+        if narrow and isinstance(data, np.ndarray):
+            narrow = data.size and data.min() >= -(2**31) and data.max() < 2**31
+        return dtypes.int32 if narrow and isinstance(data, (np.ndarray, Column)) else None  # a Column looks when it is read
