@@ -66,7 +66,7 @@ def canonical_key(x: AnyArray, key: Any) -> tuple[tuple[Any, ...], tuple[Any, ..
 
 
 def is_plain(key: Any) -> bool:
-    """Whether a key is made of Python's ints, slices of those, None and Ellipsis."""
+    """Whether a key is made of Python's ints, slices of those, None and one Ellipsis at most."""
     for entry in key if type(key) is tuple else (key,):
         if type(entry) is slice:
             if entry.start.__class__ not in _SLICE_PARTS or entry.stop.__class__ not in _SLICE_PARTS:
@@ -75,7 +75,7 @@ def is_plain(key: Any) -> bool:
                 return False
         elif type(entry) not in _PLAIN_ENTRIES:
             return False
-    return True
+    return type(key) is not tuple or key.count(Ellipsis) < 2  # torch would take more
 
 
 def _plain_spec(given: tuple[Any, ...], shape: tuple[int | None, ...]) -> tuple[Any, ...] | None:
