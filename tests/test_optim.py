@@ -545,3 +545,13 @@ def test_step_in_a_compiled_function_is_refused(backend: str) -> None:
         function = compiled(backend, function)
     with pytest.raises(RuntimeError, match=r"Adam.step was called in a traced function"):
         function(x)
+
+
+def test_a_numpy_scalar_as_an_option_leaves_later_compiled_updates_alone(backend: str) -> None:
+    """Dynamo reads the kept optimizers of earlier calls; it can't hash a NumPy scalar among their options."""
+    w, zero = make(backend, np.ones(3, "float32")), make(backend, np.zeros(3, "float32"))
+    expected = tl.adam_update(w, w, 0.1, zero, zero, 1, beta1=0.8)[0]
+    given = tl.adam_update(w, w, 0.1, zero, zero, 1, beta1=np.float64(0.8))[0]
+    np.testing.assert_array_equal(to_numpy(given), to_numpy(expected))
+    fast = compiled(backend, lambda w: tl.gradient_descent_update(w, w, 0.1))
+    np.testing.assert_allclose(to_numpy(fast(w)), [0.9] * 3, rtol=1e-6)

@@ -169,7 +169,7 @@ def _for_each_leaf(
 
 
 def _optimizer(op: str, kind: type[Optimizer], options: dict[str, Any]) -> Optimizer:
-    key = kind, *options.values()
+    key = kind, *map(_native, options.values())  # Dynamo takes a NumPy scalar in a key for an array
     found = _OPTIMIZERS.get(key)
     if found is None:
         for name, value in options.items():
