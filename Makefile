@@ -25,7 +25,7 @@ ONLY ?= *
 
 export TF_CPP_MIN_LOG_LEVEL ?= 3
 
-.PHONY: help demo test test-more test-distributed test-browser test-pages test-python sweep-models sweep-transpile fuzz sweep-convert mutants clients matrix lint format types stubs bench docs docs-serve suite suite-checkout clean
+.PHONY: help demo test test-more test-distributed test-browser test-pages page-tools test-python sweep-models sweep-transpile fuzz sweep-convert mutants clients matrix lint format types stubs bench docs docs-serve suite suite-checkout clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /make \1|/' | awk -F'|' '{printf "  %-18s %s\n", $$1, $$2}'
@@ -57,6 +57,8 @@ AXE := build/axe/node_modules/axe-core/package.json
 test-pages: docs $(AXE)  ## the site, the demo and the matrix in a headless browser: links, accessibility, screens; needs chromium and npm
 	$(BIN)/python examples/demo.py > /dev/null
 	$(BIN)/python -m pytest tests/test_pages_browser.py -m browser $(PYTEST_FLAGS)
+
+page-tools: $(AXE)  ## axe-core, for the tests of pages
 
 $(AXE):
 	npm install --silent --no-audit --no-fund --prefix build/axe axe-core@4
