@@ -136,8 +136,8 @@ suite-checkout:
 	  exit 2; }
 
 # The oldest and newest Pythons that the classifiers name; NumPy alone, because not every framework has wheels for each.
-PYTHONS ?= 3.12 3.13
-test-python: $(VENV)/.all  ## the tests that need NumPy alone on other Pythons: make test-python [PYTHONS="3.12 3.13"]
+PYTHONS ?= 3.12 3.13 3.14
+test-python: $(VENV)/.all  ## the tests that need NumPy alone on other Pythons: make test-python [PYTHONS="3.12 3.14"]
 	for version in $(PYTHONS); do $(BIN)/python tests/other_pythons.py $$version || exit 1; done
 
 clean:  ## remove .venv and caches
