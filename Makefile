@@ -25,7 +25,7 @@ ONLY ?= *
 
 export TF_CPP_MIN_LOG_LEVEL ?= 3
 
-.PHONY: help demo test test-more test-distributed test-browser test-pages page-tools test-python sweep-models sweep-transpile fuzz sweep-convert mutants clients matrix lint format types stubs bench docs docs-serve suite suite-checkout clean
+.PHONY: help demo test test-more test-distributed test-browser test-pages page-tools test-python sweep-models sweep-transpile fuzz sweep-convert mutants clients matrix lint format types stubs bench bench-growth docs docs-serve suite suite-checkout clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /make \1|/' | awk -F'|' '{printf "  %-18s %s\n", $$1, $$2}'
@@ -113,6 +113,9 @@ stubs: $(VENV)/.all  ## write the stubs of the package from its sources
 bench: $(VENV)/.bench  ## beside the frameworks' own: small calls, layers, training, converted models; writes docs/performance.md
 	$(BIN)/python benchmarks/page.py
 	for backend in tensorflow jax torch; do KERAS_BACKEND=$$backend $(BIN)/python benchmarks/converters_keras.py || exit 1; done
+
+bench-growth: $(VENV)/.bench  ## how cost grows with depth, leaves and ops, ours and native on one plot; writes pictures for docs/performance.md
+	$(BIN)/python benchmarks/page.py growth
 
 docs: $(VENV)/.docs  ## the site, in build/site; warnings are errors
 	NO_COLOR=1 $(BIN)/sphinx-build -q -W --keep-going -b html docs build/site

@@ -19,8 +19,11 @@ BENCHMARKS = {
     "overhead": ("What a small call costs", []),
     "import_time": ("What the import costs", []),
     "training_step": ("A training step", []),
+    "numpy_memory": ("Memory of a training step on NumPy", []),
+    "growth": ("How cost grows", []),
     "trainer": ("Epochs of `Trainer.fit`", []),
     "compiled_calls": ("Calls of compiled functions", []),
+    "indexing": ("Indexing", []),
     "layers": ("Layers", []),
     "numpy_convolution": ("Convolutions on NumPy", []),
     "random_numbers": ("Random numbers with a seed", []),
@@ -48,7 +51,11 @@ def measured(name: str) -> str:
     when = subprocess.run(["date", "+%Y-%m-%d"], stdout=subprocess.PIPE, text=True, check=True).stdout.strip()
     about = f"{when}, {os.cpu_count()} cores, Python {platform.python_version()}"
     verdict = "" if done.returncode == 0 else "\n\nNot all of its targets are reached."
-    return f"## {title}\n\n`benchmarks/{name}.py`, {about}.{verdict}\n\n```text\n{done.stdout.strip()}\n```\n"
+    pictures = "".join(
+        f"\n![{title}: {path.stem.partition('-')[2]}](_static/{path.name})\n"
+        for path in sorted(PAGE.parent.glob(f"_static/{name}-*.svg"))
+    )
+    return f"## {title}\n\n`benchmarks/{name}.py`, {about}.{verdict}\n{pictures}\n```text\n{done.stdout.strip()}\n```\n"
 
 
 def main(names: list[str]) -> None:
