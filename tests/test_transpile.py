@@ -315,6 +315,83 @@ def test_recurrent_networks_of_any_length(kind: str) -> None:
     close(model(on("numpy", longer))[0], source(longer)[0])
 
 
+def spectral() -> torch.nn.Module:
+    torch.manual_seed(0)
+    return torch.nn.utils.spectral_norm(torch.nn.Linear(4, 3))
+
+
+def test_no_gradient_flows_out_of_no_grad_beside_changed_buffers() -> None:
+    """The power iteration of spectral normalization changes buffers through views, without gradients."""
+    source = spectral()
+    model = tl.transpile(source, "numpy", example=(X,)).train()
+    source.train()
+    source(X).square().sum().backward()
+    _, grads = tl.value_and_grad(lambda v: tl.sum(tl.square(model(on("numpy", X), v=v))))(model.v)
+    close(grads["weight_orig"], source.weight_orig.grad)
+    for name in ("weight_u", "weight_v"):
+        close(model.buffers[name], getattr(source, name))
+
+
+class Filters(torch.nn.Module):
+    """torch.func inside of a model."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.w = torch.nn.Parameter(torch.randn(3, 4, 2, generator=torch.Generator().manual_seed(0)))
+
+    def forward(self, x: torch.Tensor) -> Any:
+        many = torch.vmap(lambda w: torch.tanh(x @ w), out_dims=1)(self.w)
+        return many, torch.func.grad(lambda y: (y @ self.w[0]).square().sum())(x)
+
+
+def test_transforms_of_torch_inside_a_model(backend: str) -> None:
+    source = Filters()
+    model = tl.transpile(source, backend, example=(X,)).eval()
+    for mine, its in zip(model(on(backend, X[:3])), source(X[:3]), strict=True):
+        close(mine, its)
+
+
+def test_assertions_about_values_hold() -> None:
+    def checked(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        assert (x.abs() < 100).all(), "too large"
+        if (x > 100).any() or (y > 100).any():
+            raise ValueError("too large")
+        normal = torch.distributions.Normal(x, y.exp())  # checks its arguments
+        return normal.log_prob(y)
+
+    made = tl.transpile(checked, "numpy", example=(X, X))
+    close(made(X.numpy(), X.numpy()), checked(X, X))
+
+    def chosen(x: torch.Tensor) -> torch.Tensor:
+        if not (x > 0).all():
+            x = -x
+        return x
+
+    with pytest.raises(TranspileError, match=rf"test_transpile\.py:{line(chosen, 1)}: .*depends on the values"):
+        tl.transpile(chosen, "numpy", example=(X,))
+
+
+def test_spectrograms_of_any_batch_and_length(backend: str) -> None:
+    def denoised(x: torch.Tensor) -> torch.Tensor:
+        window = torch.hann_window(16)
+        spectrum = torch.stft(x, 16, 4, window=window, return_complex=True)
+        return torch.istft(spectrum * 0.5, 16, 4, window=window) + x.stft(8, return_complex=True).abs().mean()
+
+    def sound(*shape: int) -> torch.Tensor:
+        return torch.randn(*shape, generator=torch.Generator().manual_seed(0))
+
+    made = tl.transpile(denoised, backend, example=(sound(2, 80),))
+    close(made(on(backend, sound(3, 96)).native), denoised(sound(3, 96)))
+
+
+def test_ops_that_torch_cannot_take_apart_are_named() -> None:
+    def without(x: torch.Tensor) -> torch.Tensor:
+        return torch.special.i1(x) + torch.segment_reduce(x, "sum", lengths=torch.tensor([2, 3]))[0]
+
+    with pytest.raises(TranspileError, match=rf"needed at .*test_transpile\.py:{line(without, 1)}"):
+        tl.transpile(without, "numpy", example=(X,))
+
+
 def test_rounding_is_told_from_a_wrong_op() -> None:
     class Amplifies(torch.nn.Module):
         def __init__(self) -> None:

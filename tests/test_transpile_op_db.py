@@ -26,6 +26,7 @@ FACTORS = {
     "linalg_qr.default": lambda q, r: q @ r if q.size else r,
 }
 
+FIRST = ("embedding_bag.default", "embedding_bag.padding_idx")  # the other results are torch's notes for its gradient
 TIES = ("topk.default", "kthvalue.default", "sort.default", "median.dim")  # which of equal elements is named is torch's affair
 
 
@@ -52,6 +53,8 @@ def mistakes(call: Call, found: Any) -> Iterator[str]:
     """In what a result differs from torch's."""
     expected = list(tensors(call.result)) if not isinstance(call.result, (bool, int, float)) else [torch.tensor(call.result)]
     results = list(found) if isinstance(found, (list, tuple)) else [found]
+    if call.op in FIRST:
+        results, expected = results[:1], expected[:1]
     if len(results) != len(expected):
         yield f"{len(results)} results, not {len(expected)}"
         return

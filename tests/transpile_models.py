@@ -213,6 +213,55 @@ MODELS: dict[str, Callable[[], tuple[Any, dict[str, Any]]]] = {
     ),
 }  # fmt: skip
 
+
+def _perceiver() -> tuple[Any, dict[str, Any]]:
+    config = transformers.PerceiverConfig(
+        num_latents=6, d_latents=16, d_model=32, num_blocks=1, num_self_attends_per_block=2, num_self_attention_heads=2,
+        num_cross_attention_heads=2, vocab_size=99, max_position_embeddings=8,
+    )  # fmt: skip
+    return build(transformers.PerceiverForMaskedLM, config), {"inputs": tokens(), "attention_mask": torch.ones(3, 8)}
+
+
+def _maskformer() -> tuple[Any, dict[str, Any]]:
+    backbone = config_of(transformers.SwinConfig, depths=[1, 1, 1, 1], num_heads=[1, 2, 2, 4], image_size=64)
+    decoder = config_of(transformers.DetrConfig, num_queries=5)
+    config = transformers.MaskFormerConfig(
+        backbone_config=backbone, decoder_config=decoder, fpn_feature_size=32, mask_feature_size=32
+    )
+    return build(transformers.MaskFormerModel, config), {"pixel_values": images(64)}
+
+
+def _sam() -> tuple[Any, dict[str, Any]]:
+    vision = transformers.SamVisionConfig(
+        hidden_size=32, output_channels=16, num_hidden_layers=2, num_attention_heads=4, image_size=64, patch_size=8, mlp_dim=64,
+        window_size=4, global_attn_indexes=[1], num_pos_feats=8,
+    )  # fmt: skip
+    prompts = transformers.SamPromptEncoderConfig(hidden_size=16, image_size=64, patch_size=8, mask_input_channels=4)
+    masks = transformers.SamMaskDecoderConfig(
+        hidden_size=16, mlp_dim=32, num_hidden_layers=2, num_attention_heads=2, iou_head_hidden_dim=16
+    )
+    config = transformers.SamConfig(
+        vision_config=vision.to_dict(), prompt_encoder_config=prompts.to_dict(), mask_decoder_config=masks.to_dict()
+    )
+    points = torch.tensor([[[[10.0, 12.0]]], [[[30.0, 20.0]]]])
+    return build(transformers.SamModel, config), {"pixel_values": images(64), "input_points": points}
+
+
+def _two_towers(name: str, **own: Any) -> tuple[Any, dict[str, Any]]:
+    text, vision = (config_of(getattr(transformers, f"{name}{part}Config")).to_dict() for part in ("Text", "Vision"))
+    config = getattr(transformers, f"{name}Config")(text_config=text, vision_config=vision, **own)
+    model = build(getattr(transformers, f"{name}Model"), config)
+    return model, inputs_of(model)
+
+
+def _siglip() -> tuple[Any, dict[str, Any]]:
+    return _two_towers("Siglip")
+
+
+def _blip() -> tuple[Any, dict[str, Any]]:
+    return _two_towers("Blip", projection_dim=32)
+
+
 _SPEECH: dict[str, Any] = {
     "conv_dim": (16, 16),
     "conv_kernel": (10, 3),
@@ -250,6 +299,47 @@ BEYOND: dict[str, Callable[[], tuple[Any, dict[str, Any]]]] = {
     "olmo2": named("Olmo2ForCausalLM", "Olmo2Config"),
     "cohere": named("CohereForCausalLM", "CohereConfig"),
     "pegasus": named("PegasusModel", "PegasusConfig"),
+    "codegen": named("CodeGenForCausalLM", "CodeGenConfig", rotary_dim=4),
+    "reformer": named("ReformerModel", "ReformerConfig", lambda: {"input_ids": tokens()}, attn_layers=["local", "local"], axial_pos_shape=[4, 16], axial_pos_embds_dim=[16, 16], attention_head_size=8, feed_forward_size=64, local_attn_chunk_length=4, lsh_attn_chunk_length=4, num_buckets=2, hash_seed=0, is_decoder=False),
+    "nystromformer": named("NystromformerModel", "NystromformerConfig", num_landmarks=8, segment_means_seq_len=8),
+    "perceiver": _perceiver,
+    "m2m100": named("M2M100Model", "M2M100Config", encoder_layerdrop=0.0, decoder_layerdrop=0.0),
+    "blenderbot": named("BlenderbotModel", "BlenderbotConfig"),
+    "marian": named("MarianModel", "MarianConfig"),
+    "layoutlm": named("LayoutLMModel", "LayoutLMConfig"),
+    "splinter": named("SplinterModel", "SplinterConfig"),
+    "xglm": named("XGLMForCausalLM", "XGLMConfig"),
+    "granite": named("GraniteForCausalLM", "GraniteConfig"),
+    "starcoder2": named("Starcoder2ForCausalLM", "Starcoder2Config"),
+    "gemma3": named("Gemma3ForCausalLM", "Gemma3TextConfig", sliding_window=4),
+    "qwen2-moe": named("Qwen2MoeForCausalLM", "Qwen2MoeConfig"),
+    "dinov2": named("Dinov2Model", "Dinov2Config"),
+    "maskformer": _maskformer,
+    "poolformer": named("PoolFormerModel", "PoolFormerConfig", hidden_sizes=[8, 16, 16, 16], depths=[1, 1, 1, 1]),
+    "cvt": named("CvtModel", "CvtConfig", embed_dim=[8, 16, 16], num_heads=[1, 2, 2], depth=[1, 2, 3]),
+    "levit": named("LevitModel", "LevitConfig", image_size=64, hidden_sizes=[16, 32, 32], num_attention_heads=[2, 4, 4], depths=[1, 1, 1], key_dim=[8, 8, 8], patch_size=16),
+    "glpn": named("GLPNForDepthEstimation", "GLPNConfig", hidden_sizes=[16, 32, 32, 32], depths=[1, 1, 1, 1], num_attention_heads=[1, 2, 2, 4], decoder_hidden_size=16, image_size=64),
+    "sam": _sam,
+    "siglip": _siglip,
+    "blip": _blip,
+    "speecht5": named("SpeechT5ForSpeechToText", "SpeechT5Config", lambda: {"input_values": torch.randn((2, 400), generator=torch.Generator().manual_seed(2)), "decoder_input_ids": tokens(2, 5), "use_cache": False}, **_SPEECH, encoder_layerdrop=0.0, decoder_layerdrop=0.0, positional_dropout=0.0),
+    "mamba2": named("Mamba2ForCausalLM", "Mamba2Config", num_heads=8, head_dim=8, state_size=8, chunk_size=4, n_groups=1),
+    "rwkv": named("RwkvForCausalLM", "RwkvConfig", attention_hidden_size=32),
+    "unet1d": _diffusers("UNet1DModel", {"block_out_channels": (8, 16), "in_channels": 6, "out_channels": 6, "time_embedding_type": "positional", "use_timestep_embedding": True, "flip_sin_to_cos": False, "freq_shift": 1.0, "act_fn": "swish", "out_block_type": "OutConv1DBlock", "mid_block_type": "MidResTemporalBlock1D", "down_block_types": ("DownResnetBlock1D", "DownResnetBlock1D"), "up_block_types": ("UpResnetBlock1D",)}, lambda: {"sample": torch.randn(2, 6, 16), "timestep": _STEPS}),
+    "vq": _diffusers("VQModel", {"block_out_channels": (8, 16), "norm_num_groups": 4, "latent_channels": 4, "num_vq_embeddings": 16, "down_block_types": ("DownEncoderBlock2D",) * 2, "up_block_types": ("UpDecoderBlock2D",) * 2}, lambda: {"sample": images(16)}),
+    "transformer2d": _diffusers("Transformer2DModel", {"num_attention_heads": 2, "attention_head_dim": 8, "in_channels": 16, "norm_num_groups": 4, "cross_attention_dim": 12}, lambda: {"hidden_states": images(8, 16), "encoder_hidden_states": torch.randn(2, 5, 12)}),
+    "controlnet": _diffusers(
+        "ControlNetModel", {"block_out_channels": (16, 16), "layers_per_block": 1, "norm_num_groups": 8, "in_channels": 4, "down_block_types": ("DownBlock2D", "CrossAttnDownBlock2D"), "cross_attention_dim": 16, "attention_head_dim": 8, "conditioning_embedding_out_channels": (8, 8)},
+        lambda: {"sample": images(16, 4), "timestep": _STEPS, "encoder_hidden_states": torch.randn(2, 5, 16), "controlnet_cond": images(32)},
+    ),
+    "sd3": _diffusers(
+        "SD3Transformer2DModel", {"sample_size": 8, "patch_size": 2, "in_channels": 4, "num_layers": 2, "attention_head_dim": 8, "num_attention_heads": 2, "joint_attention_dim": 12, "caption_projection_dim": 16, "pooled_projection_dim": 10, "out_channels": 4, "pos_embed_max_size": 8},
+        lambda: {"hidden_states": images(8, 4), "encoder_hidden_states": torch.randn(2, 5, 12), "pooled_projections": torch.randn(2, 10), "timestep": _STEPS},
+    ),
+    "flux": _diffusers(
+        "FluxTransformer2DModel", {"patch_size": 1, "in_channels": 4, "num_layers": 1, "num_single_layers": 1, "attention_head_dim": 16, "num_attention_heads": 2, "joint_attention_dim": 12, "pooled_projection_dim": 10, "axes_dims_rope": (4, 4, 8)},
+        lambda: {"hidden_states": torch.randn(2, 16, 4), "encoder_hidden_states": torch.randn(2, 5, 12), "pooled_projections": torch.randn(2, 10), "timestep": torch.tensor([0.1, 0.5]), "img_ids": torch.randint(0, 4, (16, 3)).float(), "txt_ids": torch.zeros(5, 3)},
+    ),
 }  # fmt: skip
 
 

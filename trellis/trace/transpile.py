@@ -63,7 +63,7 @@ def transpile(
                 raise TranspileError(_own_backward(own)) from error.__cause__
             if not _is_rounding(torch, source, nest, to, training, say):
                 raise
-            checker.slack = 1000
+            checker.rounds = True
             difference = checker.verify(nest.tensors, other, say)
         object.__setattr__(made, "difference", difference)
     say("done")
@@ -258,7 +258,7 @@ class TranspileReport:
         count = f"{sum(self.ops.values())} calls of {len(self.ops)} ops"
         if self.ok:
             return f"can be transpiled: {count}"
-        lines = [f"  {op}, needed at {source or 'an unknown line'}" for op, source in self.missing]
+        lines = [f"  {op}, needed at {source}" for op, source in self.missing]
         return "\n".join([f"cannot be transpiled: {self.reason}", *lines])
 
 

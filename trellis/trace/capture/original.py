@@ -11,6 +11,8 @@ from torch.overrides import TorchFunctionMode
 
 from trellis.trace.capture.torch import Nest, fill, in_mode, is_tensor
 
+_DROPOUTS = {f"{kind}dropout{rank}" for kind in ("", "feature_", "alpha_", "feature_alpha_", "native_") for rank in ("", *"123")}
+
 
 class _NoDropout(TorchFunctionMode):
     """Calls of torch's dropout functions pass their first argument on; attention drops nothing."""
@@ -18,16 +20,7 @@ class _NoDropout(TorchFunctionMode):
     def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = dict(kwargs or {})
         name = getattr(function, "__name__", "")
-        if "dropout" in name and name.strip("_") in (
-            "dropout",
-            "dropout1d",
-            "dropout2d",
-            "dropout3d",
-            "feature_dropout",
-            "alpha_dropout",
-            "feature_alpha_dropout",
-            "native_dropout",
-        ):
+        if name.strip("_") in _DROPOUTS:
             return args[0] if args else kwargs["input"]
         if name in ("lstm", "gru", "rnn_tanh", "rnn_relu") and isinstance(args[3], bool):
             args = (*args[:5], 0.0, *args[6:])
@@ -93,6 +86,10 @@ class TorchOriginal:
             if not total.requires_grad:
                 return [torch.zeros_like(parameters[name]) for name in names]
             return list(torch.autograd.grad(total, [parameters[n] for n in names], allow_unused=True, materialize_grads=True))
+
+    def nudged(self, tensors: Sequence[Any]) -> list[Any]:
+        rng = torch.Generator().manual_seed(0)
+        return [x * (1 + 1e-6 * torch.randn(x.shape, generator=rng)).to(x.dtype) if x.is_floating_point() else x for x in tensors]
 
     def parts(self, tensors: Sequence[Any], training: bool) -> dict[str, Any]:
         found: dict[str, Any] = {}

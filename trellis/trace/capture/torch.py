@@ -22,11 +22,13 @@ from typing import Any, NamedTuple
 
 import torch
 from torch._decomp import decomposition_table
+from torch.export._trace import _export
 from torch.fx import Node as FxNode
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from trellis.core.container import Container
+from trellis.trace.capture.branches import Branches
 from trellis.trace.capture.reader import (
     CHECKS,
     INLINED,
@@ -136,31 +138,45 @@ def export(source: Any, nest: Nest) -> tuple[Any, Any]:
 
     def call(tensors: Sequence[Any]) -> Nest:
         args, kwargs = fill(nest.skeleton, tensors)
-        with _Branches():
+        with Branches():
             return Nest(source(*args, **kwargs))
 
     tensors = tuple(nest.tensors)
     auto = torch.export.Dim.AUTO
     every = (tuple(dict.fromkeys(range(x.ndim), auto) for x in tensors),)
     first = (tuple({0: auto} if x.ndim else {} for x in tensors),)
+    fault: Exception | None = None
     with warnings.catch_warnings(), _quiet():
         warnings.simplefilter("ignore")
-        for shapes in (every, first, None):
-            try:
-                flat = _Flat(source, call, seen)
-                return torch.export.export(flat, tensors, dynamic_shapes=shapes, strict=False), seen[-1]
-            except TranspileError:
-                raise
-            except Exception as error:
-                if shapes is None or is_data_dependent(error):
+        for whole in (True, False):
+            for shapes in (every, first, None):
+                try:
+                    flat = _Flat(source, call, seen)
+                    program = _export(flat, tensors, dynamic_shapes=shapes, strict=False, pre_dispatch=whole)
+                except TranspileError:
                     raise
-    raise AssertionError("unreachable")
+                except Exception as error:
+                    fault = error if whole else fault
+                    if is_data_dependent(error):
+                        raise
+                    continue
+                if not whole or not _has_transforms(program):
+                    return program, seen[-1]
+                break
+    raise fault or AssertionError("unreachable")
+
+
+def _has_transforms(program: Any) -> bool:
+    """Whether a graph holds calls of torch.func (grad, vmap), which mean nothing alone. Below autograd there are none."""
+    return any(getattr(n.target, "__module__", "") == "torch._functorch.predispatch" for n in _calls(program.graph_module))
 
 
 def is_data_dependent(error: BaseException | None) -> bool:
     """Whether torch.export failed because Python asked for the value of a tensor."""
     while error is not None:
-        if "DataDependent" in type(error).__name__ or "data-dependent" in str(error):
+        if any(
+            word in type(error).__name__ for word in ("DataDependent", "DynamicOutput", "Unbacked")
+        ) or "data-dependent" in str(error):
             return True
         error = error.__cause__ or error.__context__
     return False
@@ -178,61 +194,13 @@ def _quiet() -> Iterator[None]:
         logging.disable(before)
 
 
-class _Chance(float):
-    """A single random number inside a capture. Nothing is dropped with probability 0; any other branch on it is an error."""
-
-    def __lt__(self, probability: float) -> bool:
-        if probability > 0:
-            raise TranspileError(
-                f"{user_line()}: a part of the model runs with a chance of {probability} only, which a graph cannot hold; set "
-                "the probability (`layerdrop`) to 0"
-            )
-        return False
-
-
-_FINITE = {"isfinite": True, "isinf": False, "isnan": False}
-
-
-class _Branches(TorchFunctionMode):
-    """Branches of models that a capture decides, and the end of a capture whose sizes grow without measure.
-
-    Models drop whole layers by `if torch.rand([]) < probability`: that number is a `_Chance`. Models clamp what has
-    overflowed, by `if torch.isinf(x).any()`: a graph is captured for numbers that are finite.
-    """
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.known: dict[int, tuple[Any, bool]] = {}  # id of a tensor -> itself, and the value of its elements
-
-    def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if function is torch.rand and len(args) == 1 and tuple(args[0] if isinstance(args[0], (list, tuple)) else args) == ():
-            return _Chance(0.5)
-        name = getattr(function, "__name__", "")
-        _, value = self.known.get(id(args[0]), (None, None)) if args else (None, None)
-        if name in ("__bool__", "item") and value is not None:
-            return value
-        result = function(*args, **(kwargs or {}))
-        if name in _FINITE or (name in ("all", "any") and value is not None and len(args) == 1):
-            self.known[id(result)] = result, bool(_FINITE.get(name, value))
-        if is_tensor(result) and any(isinstance(n, torch.SymInt) and n.node.expr.count_ops() > _LONGEST for n in result.shape):
-            raise _TooSymbolicError
-        return result
-
-
-class _TooSymbolicError(Exception):
-    """The size of a tensor is a formula that torch takes minutes to reason about."""
-
-
-_LONGEST = 30  # operations in the formula of a size; those of 27 architectures have up to 11, the windows of Swin 121
-
-
 def capture(source: Any, nest: Nest, rows: Mapping[str, Row], dialect: Callable[..., Any]) -> Captured:
     """The graph of a source in its present mode. TranspileError if an op has no row."""
     program, result = exported(source, nest)
     _check_arguments_unchanged(program, source, nest)
-    program = decompose(program, rows)
+    program = decompose(program, rows, source, nest)
     if _needs_functions(program):
-        program = decompose(_run_decompositions(program, {}), rows)
+        program = decompose(_run_decompositions(program, {}), rows, source, nest)
     missing = missing_ops(program, rows, source, nest)
     if missing:
         raise TranspileError(missing_text(missing))
@@ -244,7 +212,7 @@ def survey(source: Any, nest: Nest, rows: Mapping[str, Row]) -> tuple[list[str],
     program, _ = exported(source, nest)
     _check_arguments_unchanged(program, source, nest)
     ops = [op_name(node) for node in _calls(program.graph_module)]
-    return ops, missing_ops(decompose(program, rows), rows, source, nest)
+    return ops, missing_ops(decompose(program, rows, source, nest), rows, source, nest)
 
 
 def doubled(source: Any, tensors: Sequence[Any]) -> tuple[Any, list[Any]] | None:
@@ -252,7 +220,13 @@ def doubled(source: Any, tensors: Sequence[Any]) -> tuple[Any, list[Any]] | None
     state = [*source.parameters(), *source.buffers()] if isinstance(source, torch.nn.Module) else []
     if not any(x.dtype is torch.float32 for x in (*tensors, *state)):
         return None
-    moved = copy.deepcopy(source).double() if state else source
+    memo = {  # weights that hooks compute (`weight_norm`) are results, which torch does not copy
+        id(x): x.detach().clone()
+        for part in (source.modules() if state else ())
+        for x in vars(part).values()
+        if is_tensor(x) and not x.is_leaf
+    }
+    moved = copy.deepcopy(source, memo).double() if state else source
     return moved, [x.double() if x.dtype is torch.float32 else x for x in tensors]
 
 
@@ -272,8 +246,8 @@ def exported(source: Any, nest: Nest) -> tuple[Any, Any]:
         first = str(error).strip().partition("\n")[0]
         if is_data_dependent(error):
             raise TranspileError(
-                f"{line}: what runs next depends on the values of a tensor, which a graph cannot hold; use torch.where or "
-                "torch.cond"
+                f"{line}: what runs next, or a size, depends on the values of a tensor, which a graph cannot hold; use "
+                "torch.where or torch.cond"
             ) from error
         raise TranspileError(
             f"{line}: torch.export cannot capture this: {type(error).__name__}: {first}; write that line with other ops "
@@ -298,20 +272,33 @@ def line_of(error: BaseException) -> str:
 
 
 def _run_decompositions(program: Any, table: dict[Any, Any]) -> Any:
+    _cut_gradients(program.graph_module)
     with warnings.catch_warnings(), _quiet():
         warnings.simplefilter("ignore")
         return program.run_decompositions(table)
 
 
-def decompose(program: Any, rows: Mapping[str, Row]) -> Any:
+def _cut_gradients(module: Any) -> None:
+    """Detach what comes out of `with torch.no_grad()`: torch forgets these parts when it decomposes a program."""
+    for node in list(_calls(module)):
+        if op_name(node) != "higher_order.wrap_with_set_grad_enabled" or node.args[0]:
+            continue
+        body = getattr(node.graph.owning_module, node.args[1].target).graph
+        end = next(n for n in body.nodes if n.op == "output")
+        with body.inserting_before(end):
+            for inner in [n for n in end.args[0] if isinstance(n, FxNode) and is_tensor(n.meta.get("val"))]:
+                cut = body.call_function(torch.ops.aten.detach.default, (inner,))
+                cut.meta = dict(inner.meta)
+                end.replace_input_with(inner, cut)
+        body.owning_module.recompile()
+
+
+def decompose(program: Any, rows: Mapping[str, Row], source: Any, nest: Nest) -> Any:
     """The program with the ops that have no row decomposed, as far as torch's tables go."""
     default = None
     for _ in range(6):
-        targets = {
-            n.target
-            for n in _calls(program.graph_module)
-            if not _has_row(n, rows) and isinstance(n.target, torch._ops.OpOverload)
-        }
+        nodes = {n.target: n for n in _calls(program.graph_module) if not _has_row(n, rows)}
+        targets = [target for target in nodes if isinstance(target, torch._ops.OpOverload)]
         if not targets:
             break
         default = default or torch.export.default_decompositions()
@@ -322,7 +309,14 @@ def decompose(program: Any, rows: Mapping[str, Row]) -> Any:
                 table[target] = found
         if not table:
             break
-        program = _run_decompositions(program, table)
+        try:
+            program = _run_decompositions(program, table)
+        except Exception as error:
+            first = str(error).strip().partition("\n")[0]
+            lines = [f"  {op_name(n)}, needed at {_line_of(n, source, nest)}" for n in map(nodes.__getitem__, table)]
+            raise TranspileError(
+                "\n".join([f"transpile: torch cannot write these ops with others: {first}", *lines, _REMEDY])
+            ) from error
     return program
 
 
@@ -338,7 +332,7 @@ def missing_ops(program: Any, rows: Mapping[str, Row], source: Any, nest: Nest) 
     found: dict[str, Missing] = {}
     for node in _calls(program.graph_module):
         if not _has_row(node, rows) and op_name(node) not in found:
-            found[op_name(node)] = Missing(op_name(node), source_of(node) or _line_of_op(op_name(node), source, nest))
+            found[op_name(node)] = Missing(op_name(node), _line_of(node, source, nest))
     return list(found.values())
 
 
@@ -366,22 +360,23 @@ class _Lines(TorchDispatchMode):
         return function(*args, **(kwargs or {}))
 
 
-def _line_of_op(name: str, source: Any, nest: Nest) -> str:
+def _line_of(node: Any, source: Any, nest: Nest) -> str:
+    """The "file:line" that asked for a node; if the graph does not know, by a run of the source."""
+    name, known = op_name(node), source_of(node)
+    if known:
+        return known
     args, kwargs = fill(nest.skeleton, [x.detach().clone() for x in nest.tensors])
     with contextlib.suppress(Exception), torch.random.fork_rng(devices=[]), torch.no_grad(), _Calls() as calls, _Lines() as lines:
         source(*args, **kwargs)
-    return lines.found.get(name) or calls.found.get(name.partition(".")[0], "")
+    return lines.found.get(name) or calls.found.get(name.split(".")[-2]) or "an unknown line"
+
+
+_REMEDY = "write the line with other ops, or add a row in trellis/trace/rows"
 
 
 def missing_text(missing: Sequence[Missing]) -> str:
-    lines = [f"  {op}, needed at {source or 'an unknown line'}" for op, source in missing]
-    return "\n".join(
-        [
-            "transpile: these ops of torch have no row:",
-            *lines,
-            "write the line with other ops, or add a row in trellis/trace/rows",
-        ]
-    )
+    lines = [f"  {op}, needed at {source}" for op, source in missing]
+    return "\n".join(["transpile: these ops of torch have no row:", *lines, _REMEDY])
 
 
 def _calls(module: Any) -> Iterator[Any]:
@@ -496,7 +491,7 @@ def _check_arguments_unchanged(program: Any, source: Any, nest: Nest) -> None:
         for written in written_by(node):
             changed = [given.index(n.name) for n in group[written] if n.op == "placeholder" and n.name in given]
             if changed:
-                line = source_of(node) or _line_of_op(op_name(node), source, nest)
+                line = _line_of(node, source, nest)
                 raise TranspileError(
                     f"{line}: the source changes its argument {changed[0]} in place; let it work on a copy, x.clone()"
                 )

@@ -40,6 +40,11 @@ def _multinomial(probs: Any, count: int, replacement: bool = False) -> Any:
     return made if probs.ndim == 2 else tl.squeeze(made, 0)
 
 
+def _rrelu(x: Any, lower: float = 1 / 8, upper: float = 1 / 3, training: bool = False) -> Any:
+    slope = (_rand(x.shape, dtype=x.dtype) * (upper - lower) + lower) if training else (lower + upper) / 2
+    return tl.where(x >= 0, x, x * slope)
+
+
 TABLE: Table = {
     "rand.default": _rand,
     "rand_like.default": lambda x, *, dtype=None: _rand(x.shape, dtype=dtype or x.dtype),
@@ -55,4 +60,5 @@ TABLE: Table = {
     "uniform.default": lambda x, low=0.0, high=1.0: _rand(x.shape, dtype=x.dtype) * (high - low) + low,
     "exponential.default": lambda x, rate=1.0: -tl.log(1 - _rand(x.shape, dtype=x.dtype)) / rate,
     "multinomial.default": _multinomial,
+    "rrelu.default": _rrelu,
 }

@@ -288,7 +288,7 @@ TABLE: Table = {
     "special_expit.default": "expit",
     "lgamma.default special_gammaln.default": "gammaln",
     "digamma.default special_digamma.default special_psi.default": "digamma",
-    "i0.default special_i0.default": "i0",
+    "i0.default special_i0.default special_modified_bessel_i0.default": "i0",
     "logit.default special_logit.default": _logit,
     "sinc.default special_sinc.default": lambda x: tl.where(
         x == 0, 1.0, tl.sin(math.pi * x) / tl.where(x == 0, 1.0, math.pi * x)

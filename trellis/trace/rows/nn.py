@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from typing import Any
 
@@ -113,6 +114,26 @@ def _adaptive(kind: str, dims: int) -> Row:
     return row
 
 
+def _adaptive_max(dims: int) -> Row:
+    """(values, places in the flattened image); a cell of the result covers elements floor(i n / m) to ceil((i + 1) n / m)."""
+
+    def row(x: Any, size: Any) -> list[Any]:
+        whole = x.shape[-dims:]
+        bounds = [[(i * n // m, -(-(i + 1) * n // m)) for i in range(m)] for n, m in zip(whole, _each(size, dims))]
+        places = tl.broadcast_to(tl.reshape(tl.arange(math.prod(whole)), whole), x.shape)
+        values, found = [], []
+        for cell in itertools.product(*bounds):
+            part = (..., *[slice(a, b) for a, b in cell])
+            flat, at = (tl.reshape(v[part], sizes((*x.shape[:-dims], -1))) for v in (x, places))
+            best = tl.argmax(flat, axis=-1, keepdims=True)
+            values.append(tl.take_along_axis(flat, best, axis=-1))
+            found.append(tl.take_along_axis(at, best, axis=-1))
+        shape = sizes((*x.shape[:-dims], *map(len, bounds)))
+        return [tl.reshape(tl.concat(v, axis=-1), shape) for v in (values, found)]
+
+    return row
+
+
 # ---- normalization -------------------------------------------------------------------------------------------------------------
 def _layer_norm(x: Any, shape: Any, weight: Any = None, bias: Any = None, eps: float = 1e-5, cudnn: Any = None) -> Any:
     return tl.layer_norm(x, tuple(range(-len(shape), 0)), scale=weight, offset=bias, eps=eps)
@@ -211,15 +232,32 @@ def _native_dropout(x: Any, p: float, train: Any) -> list[Any]:
 
 
 def _feature_dropout(x: Any, p: float, train: Any) -> Any:
-    return (
-        x
-        if not train or p == 0 or not drops()
-        else tl.dropout(x, p, seed=seed(), noise_shape=(*x.shape[:2], *[1] * (x.ndim - 2)))
-    )
+    shape = (*x.shape[:2], *[1] * (x.ndim - 2))
+    return tl.dropout(x, p, seed=seed(), noise_shape=shape) if train and p and drops() else x
 
 
 def _embedding(weight: Any, indices: Any, padding_idx: int = -1, scale_grad: bool = False, sparse: bool = False) -> Any:
     return tl.embedding(indices, weight, padding_idx=None if padding_idx < 0 else padding_idx)
+
+
+def _embedding_bag(
+    weight: Any, indices: Any, offsets: Any, scale_grad: bool = False, mode: int = 0, sparse: bool = False, weights: Any = None,
+    include_last: bool = False, padding_idx: Any = None,
+) -> list[Any]:  # fmt: skip
+    """Sums, means or maxima of bags of rows, which begin at the offsets; the bag of each index, and the sizes of the bags."""
+    count = offsets.shape[0] - include_last
+    bag = tl.searchsorted(offsets[:count], tl.astype(tl.arange(indices.shape[0]), offsets.dtype), side="right") - 1
+    kept = tl.ones_like(bag) if padding_idx is None else cast(indices != padding_idx % weight.shape[0], bag.dtype)
+    rows = tl.take(weight, indices, axis=0)
+    size = tl.segment_sum(kept, bag, num_segments=count)
+    if mode == 2:
+        rows = tl.where(tl.expand_dims(kept, 1) > 0, rows, -math.inf)
+        made = tl.where(tl.expand_dims(size, 1) > 0, tl.segment_max(rows, bag, num_segments=count), 0.0)
+    else:
+        each = cast(kept, weight.dtype) if weights is None else weights * cast(kept, weight.dtype)
+        made = tl.segment_sum(rows * tl.expand_dims(each, 1), bag, num_segments=count)
+        made = made / cast(tl.expand_dims(tl.maximum(size, 1), 1), weight.dtype) if mode else made
+    return [made, bag, size, size]
 
 
 # ---- images --------------------------------------------------------------------------------------------------------------------
@@ -274,16 +312,8 @@ _REDUCTIONS = ("none", "mean", "sum")
 def _cross_entropy(
     x: Any, target: Any, weight: Any = None, reduction: int = 1, ignore_index: int = -100, smoothing: float = 0.0
 ) -> Any:
-    axis = 0 if x.ndim == 1 else 1
-    return tl.cross_entropy(
-        x,
-        target,
-        weight=weight,
-        ignore_index=int(ignore_index),
-        label_smoothing=smoothing,
-        axis=axis,
-        reduction=_REDUCTIONS[reduction],
-    )
+    options = {"ignore_index": int(ignore_index), "label_smoothing": smoothing, "reduction": _REDUCTIONS[reduction]}
+    return tl.cross_entropy(x, target, weight=weight, axis=0 if x.ndim == 1 else 1, **options)
 
 
 def _nll(x: Any, target: Any, weight: Any = None, reduction: int = 1, ignore_index: int = -100) -> Any:
@@ -317,13 +347,7 @@ def _bce(name: str) -> Row:
         options = {"pos_weight": positive[0]} if positive and positive[0] is not None else {}
         each = getattr(tl, name)(x, target, reduction="none", **options)
         each = each if weight is None else each * weight
-        return (
-            (each, tl.mean(each), tl.sum(each))[reduction]
-            if reduction == 0 and x.ndim > 1
-            else tl.mean(each)
-            if reduction == 1
-            else tl.sum(each)
-        )
+        return (lambda each: each, tl.mean, tl.sum)[reduction](each)
 
     return row
 
@@ -361,6 +385,7 @@ TABLE: Table = {
     **{f"avg_pool{n}d.default": whole(_avg_pool(n)) for n in (1, 2, 3)},
     **{f"adaptive_avg_pool{n}d.default": _adaptive("avg", n) for n in (1, 2, 3)},
     **{f"_adaptive_avg_pool{n}d.default": _adaptive("avg", n) for n in (2, 3)},
+    **{f"adaptive_max_pool{n}d.default": _adaptive_max(n) for n in (1, 2, 3)},
     "layer_norm.default": _layer_norm,
     "native_layer_norm.default": _native_layer_norm,
     "rms_norm.default": _rms_norm,
@@ -381,6 +406,7 @@ TABLE: Table = {
     "native_dropout.default": _native_dropout,
     "feature_dropout.default": _feature_dropout,
     "embedding.default": _embedding,
+    "embedding_bag.default embedding_bag.padding_idx": _embedding_bag,
     **{f"upsample_nearest{n}d.vec upsample_nearest{n}d.default": _resize("nearest") for n in (1, 2, 3)},
     "_upsample_nearest_exact1d.vec _upsample_nearest_exact2d.vec _upsample_nearest_exact3d.vec": _resize("nearest_exact"),
     "_upsample_nearest_exact1d.default _upsample_nearest_exact2d.default _upsample_nearest_exact3d.default": _resize(

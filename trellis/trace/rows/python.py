@@ -22,29 +22,9 @@ def _cond(pred: Any, *operands: Any, true: Any, false: Any) -> list[Any]:
     return list(control.cond(pred, lambda *xs: true.run(list(xs)), lambda *xs: false.run(list(xs)), *operands))
 
 
+_OPERATORS = "add sub mul floordiv truediv mod pow neg eq ne lt le gt ge and_ or_ getitem"
 TABLE: Table = {
-    **{
-        f"py.{name}": getattr(operator, name)
-        for name in (
-            "add",
-            "sub",
-            "mul",
-            "floordiv",
-            "truediv",
-            "mod",
-            "pow",
-            "neg",
-            "eq",
-            "ne",
-            "lt",
-            "le",
-            "gt",
-            "ge",
-            "and_",
-            "or_",
-            "getitem",
-        )
-    },
+    **{f"py.{name}": getattr(operator, name) for name in _OPERATORS.split()},
     **{f"py.{name}": getattr(math, name) for name in ("ceil", "floor", "trunc", "sqrt")},
     "sym_size.int": lambda x, dim: x.shape[dim],
     "sym_numel.default numel.default": lambda x: math.prod(x.shape),

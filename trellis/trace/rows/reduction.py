@@ -232,6 +232,15 @@ def _solve_triangular(a: Any, b: Any, *, upper: bool, left: bool = True, unitria
     return tl.matrix_transpose(tl.linalg.solve_triangular(*turned, lower=upper))
 
 
+def _pinv(x: Any, *, atol: Any = None, rtol: Any = None, hermitian: bool = False) -> Any:
+    if hermitian:
+        x = tl.tril(x) + tl.conj(tl.matrix_transpose(tl.tril(x, k=-1)))
+    if atol is not None and 0 not in x.shape:
+        rest = atol / tl.max(tl.linalg.svdvals(x), axis=-1)
+        rtol = cast(rest, x.dtype) if rtol is None else tl.maximum(rest, rtol)
+    return tl.linalg.pinv(x, rtol=rtol)
+
+
 def _lower(x: Any, uplo: str) -> Any:
     """A symmetric matrix that stands in the lower triangle."""
     return x if uplo.upper() == "L" else tl.conj(tl.matrix_transpose(x)) if x.dtype.kind == "c" else tl.matrix_transpose(x)
@@ -264,6 +273,24 @@ def _trapezoid(y: Any, *, dx: Any = 1, dim: int = -1) -> Any:
 
 def _cdist(a: Any, b: Any, p: Any = 2.0, mode: Any = None) -> Any:
     return tl.linalg.vector_norm(tl.expand_dims(a, -2) - tl.expand_dims(b, -3), axis=-1, ord=p)
+
+
+# ---- Fourier -------------------------------------------------------------------------------------------------------------------
+_NORMS = ("backward", "ortho", "forward")  # as torch's inner ops number them: not scaled, by sqrt(n), by n
+
+
+def _fft(op: str) -> Row:
+    return lambda x, n=None, dim=-1, norm=None: getattr(tl.fft, op)(x, n=n, axis=dim, norm=norm or "backward")
+
+
+def _fftn(op: str, axes: Any = None) -> Row:
+    """Over several axes: those of the call, or `axes`, or the last ones that `s` has sizes for."""
+
+    def row(x: Any, s: Any = None, dim: Any = axes, norm: Any = None) -> Any:
+        dims = tuple(dim) if dim is not None else None if s is None else tuple(range(x.ndim - len(s), x.ndim))
+        return getattr(tl.fft, op)(x, s=s, axes=dims, norm=norm or "backward")
+
+    return row
 
 
 TABLE: Table = {
@@ -353,42 +380,31 @@ TABLE: Table = {
     "linalg_svdvals.default": lambda x: tl.linalg.svdvals(x),
     "linalg_qr.default": lambda x, mode="reduced": list(tl.linalg.qr(x, mode=mode)),
     "linalg_pinv.default pinverse.default": lambda x, *_: tl.linalg.pinv(x),
+    "linalg_pinv.atol_rtol_tensor": _pinv,
+    "linalg_eig.default": lambda x: list(tl.linalg.eig(x)),
+    "linalg_inv_ex.default": lambda x, *_, **__: [tl.linalg.inv(x), tl.zeros(x.shape[:-2], dtype=int32)],
+    "linalg_cholesky_ex.default": lambda x, *, upper=False, **_: [
+        tl.linalg.cholesky(x, upper=upper),
+        tl.zeros(x.shape[:-2], dtype=int32),
+    ],
+    "cholesky_solve.default": lambda b, factor, upper=False: tl.cholesky_solve(factor, b, upper=upper),
+    "cholesky_inverse.default": lambda factor, upper=False: tl.cholesky_solve(factor, tl.eye(factor.shape[-1]), upper=upper),
     "linalg_matrix_power.default matrix_power.default": lambda x, n: tl.linalg.matrix_power(x, n),
     "linalg_matrix_exp.default matrix_exp.default": lambda x: tl.linalg.expm(x),
     "linalg_matrix_norm.default linalg_matrix_norm.str_ord": lambda x, ord="fro", dim=(-2, -1), keepdim=False, *, dtype=None: (
         tl.linalg.matrix_norm(tl.moveaxis(x, tuple(dim), (-2, -1)), ord=ord, keepdims=keepdim)
     ),
     # ---- Fourier
-    "fft_fft.default": lambda x, n=None, dim=-1, norm=None: tl.fft.fft(x, n=n, axis=dim, norm=norm or "backward"),
-    "fft_ifft.default": lambda x, n=None, dim=-1, norm=None: tl.fft.ifft(x, n=n, axis=dim, norm=norm or "backward"),
-    "fft_rfft.default": lambda x, n=None, dim=-1, norm=None: tl.fft.rfft(x, n=n, axis=dim, norm=norm or "backward"),
-    "fft_irfft.default": lambda x, n=None, dim=-1, norm=None: tl.fft.irfft(x, n=n, axis=dim, norm=norm or "backward"),
-    "fft_fftn.default": lambda x, s=None, dim=None, norm=None: tl.fft.fftn(
-        x, s=s, axes=_dims(x, s, dim), norm=norm or "backward"
+    **{f"fft_{op}.default": _fft(op) for op in ("fft", "ifft", "rfft", "irfft", "hfft", "ihfft")},
+    **{f"fft_{op}.default": _fftn(op) for op in ("fftn", "ifftn", "rfftn", "irfftn")},
+    **{f"fft_{op}2.default": _fftn(f"{op}n", (-2, -1)) for op in ("fft", "ifft", "rfft", "irfft")},
+    "_fft_r2c.default": lambda x, dims, norm, half: _fftn("rfftn" if half else "fftn")(x, None, dims, _NORMS[norm]),
+    "_fft_c2c.default": lambda x, dims, norm, forward: (
+        _fftn("fftn")(x, None, dims, _NORMS[norm]) if forward else _fftn("ifftn")(x, None, dims, _NORMS[2 - norm])
     ),
-    "fft_ifftn.default": lambda x, s=None, dim=None, norm=None: tl.fft.ifftn(
-        x, s=s, axes=_dims(x, s, dim), norm=norm or "backward"
-    ),
-    "fft_rfftn.default": lambda x, s=None, dim=None, norm=None: tl.fft.rfftn(
-        x, s=s, axes=_dims(x, s, dim), norm=norm or "backward"
-    ),
-    "fft_irfftn.default": lambda x, s=None, dim=None, norm=None: tl.fft.irfftn(
-        x, s=s, axes=_dims(x, s, dim), norm=norm or "backward"
-    ),
-    "fft_fft2.default": lambda x, s=None, dim=(-2, -1), norm=None: tl.fft.fftn(x, s=s, axes=tuple(dim), norm=norm or "backward"),
-    "fft_ifft2.default": lambda x, s=None, dim=(-2, -1), norm=None: tl.fft.ifftn(
-        x, s=s, axes=tuple(dim), norm=norm or "backward"
-    ),
-    "fft_rfft2.default": lambda x, s=None, dim=(-2, -1), norm=None: tl.fft.rfftn(
-        x, s=s, axes=tuple(dim), norm=norm or "backward"
-    ),
-    "fft_irfft2.default": lambda x, s=None, dim=(-2, -1), norm=None: tl.fft.irfftn(
-        x, s=s, axes=tuple(dim), norm=norm or "backward"
+    "_fft_c2r.default": lambda x, dims, norm, last: _fftn("irfftn")(
+        x, (*[x.shape[d] for d in dims[:-1]], last), dims, _NORMS[2 - norm]
     ),
     "fft_fftshift.default": lambda x, dim=None: tl.fft.fftshift(x, axes=axes_of(dim)),
     "fft_ifftshift.default": lambda x, dim=None: tl.fft.ifftshift(x, axes=axes_of(dim)),
 }
-
-
-def _dims(x: Any, s: Any, dim: Any) -> Any:
-    return tuple(dim) if dim is not None else None if s is None else tuple(range(x.ndim - len(s), x.ndim))

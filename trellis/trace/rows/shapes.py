@@ -322,6 +322,12 @@ def _select_scatter(x: Any, source: Any, dim: int, index: int) -> Any:
     return tl.at(x)[(slice(None),) * axis_of(dim, x.ndim) + (index,)].set(cast(source, x.dtype))
 
 
+def _diagonal_scatter(x: Any, source: Any, offset: int = 0, a: int = 0, b: int = 1) -> Any:
+    turned = tl.moveaxis(x, (a, b), (-2, -1))
+    rows, columns = tl.arange(source.shape[-1]) + max(-offset, 0), tl.arange(source.shape[-1]) + max(offset, 0)
+    return tl.moveaxis(tl.at(turned)[..., rows, columns].set(cast(source, x.dtype)), (-2, -1), (a, b))
+
+
 def _masked_scatter(x: Any, mask: Any, source: Any) -> Any:
     """The elements of `source` one after the other where the mask is true."""
     x, mask = tl.broadcast_arrays(x, mask)
@@ -350,6 +356,12 @@ def _take_along_dim(x: Any, index: Any, dim: int | None = None) -> Any:
 def _nonzero(x: Any) -> Any:
     found = tl.stack(tl.nonzero(x if x.ndim else tl.reshape(x, (1,))), axis=-1)
     return found if x.ndim else found[:, :0]  # a number has no axes, so an index of it has no numbers
+
+
+def _unique(x: Any, ordered: bool = True, inverse: bool = False, counts: bool = False) -> list[Any]:
+    values, _, places, many = tl.unique_all(x)
+    none = tl.zeros((0,), dtype=supported(int64))
+    return [values, places if inverse else none, many if counts else none]
 
 
 def _one_hot(x: Any, classes: int = -1) -> Any:
@@ -482,6 +494,7 @@ TABLE: Table = {
     "index_fill.int_Scalar index_fill.int_Tensor": _index_fill,
     "slice_scatter.default": _slice_scatter,
     "select_scatter.default": _select_scatter,
+    "diagonal_scatter.default": _diagonal_scatter,
     "masked_scatter.default": _masked_scatter,
     "masked_select.default": _masked_select,
     "nonzero.default argwhere.default": _nonzero,
@@ -510,6 +523,7 @@ TABLE: Table = {
         _triangle(rows, columns, offset, True), dtype=supported(dtype or int64), backend=default_backend()
     ),
     "one_hot.default": _one_hot,
+    "_unique2.default": _unique,
     "bincount.default": _bincount,
 }
 
