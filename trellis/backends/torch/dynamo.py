@@ -7,16 +7,14 @@ would cost a second.
 
 from __future__ import annotations
 
-import importlib.abc
-import importlib.util
 import operator
-import sys
 from types import ModuleType
 from typing import Any
 
 import torch
 
 from trellis.core import dispatch, dtypes
+from trellis.core.late import when_imported
 from trellis.transforms import gradients as transforms
 
 _BUILTINS = "torch._dynamo.variables.builtin"
@@ -27,31 +25,7 @@ def prepare_dynamo() -> None:
     for function in (dispatch.chosen_backend, dispatch.default_backend, dtypes.default_name, transforms.grads_enter):
         function._dynamo_marked_constant = True  # type: ignore[attr-defined]
     dispatch.is_compiling = torch.compiler.is_compiling
-    module = sys.modules.get(_BUILTINS)
-    if module is not None:
-        _add_rows(module)
-    else:
-        sys.meta_path.insert(0, _AfterImport())
-
-
-class _AfterImport(importlib.abc.MetaPathFinder):
-    """Adds the rows just after the module is imported, once."""
-
-    def find_spec(self, fullname: str, path: Any, target: Any = None) -> Any:
-        if fullname != _BUILTINS:
-            return None
-        sys.meta_path.remove(self)
-        spec = importlib.util.find_spec(fullname)
-        if spec is None or spec.loader is None:
-            return None
-        execute = spec.loader.exec_module
-
-        def execute_and_add(module: ModuleType) -> None:
-            execute(module)
-            _add_rows(module)
-
-        spec.loader.exec_module = execute_and_add  # type: ignore[method-assign]
-        return spec
+    when_imported(_BUILTINS, _add_rows)
 
 
 def _add_rows(module: ModuleType) -> None:
