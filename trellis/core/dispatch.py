@@ -97,23 +97,28 @@ def _array_types(name: str) -> tuple[type, ...]:
         return ()
 
 
-class _BesideScalars:
-    """The interpreter of a framework whose arrays stand beside NumPy scalars: these become 0-d arrays of the framework."""
+class Bringing:
+    """An interpreter of operands that lie in several places: `bring` takes them to one, whose interpreter runs the op."""
 
-    level = 0
-
-    def __init__(self, interpreter: Any) -> None:
-        self.interpreter = interpreter
-        self.name = interpreter.name
+    def __init__(self, level: float, bring: Callable[[tuple[Any, ...]], list[Any]], name: str = "") -> None:
+        self.level, self.bring, self.name = level, bring, name
 
     def __getattr__(self, op: str) -> Any:
         def run(*operands: Any, **params: Any) -> Any:
-            like = next((x for x in operands if interpreters[type(x)] is self.interpreter), None)
-            constant = self.interpreter.constant
-            arrays = [constant(np.asarray(x), like=like) if isinstance(x, np.generic) else x for x in operands]
-            return getattr(self.interpreter, op)(*arrays, **params)
+            brought = self.bring(operands)
+            return getattr(find_all(*brought), op)(*brought, **params)
 
         return run
+
+
+def _beside_scalars(interpreter: Any) -> Bringing:
+    """NumPy scalars beside arrays of a framework become 0-d arrays of the framework."""
+
+    def bring(operands: tuple[Any, ...]) -> list[Any]:
+        like = next((x for x in operands if interpreters[type(x)] is interpreter), None)
+        return [interpreter.constant(np.asarray(x), like=like) if isinstance(x, np.generic) else x for x in operands]
+
+    return Bringing(0, bring, interpreter.name)
 
 
 FREE = -0.5  # the level of arrays that belong to no framework yet: above numbers, below all other arrays
@@ -155,7 +160,7 @@ def _same_level(a: Any, b: Any, operands: tuple[Any, ...]) -> Any:
         interpreters[type(x)].name for x in operands if not isinstance(x, np.generic) and interpreters[type(x)].level == a.level
     }
     if len(names) == 1:
-        return _BesideScalars(_LOADED[names.pop()])
+        return _beside_scalars(_LOADED[names.pop()])
     raise TwoFrameworks(
         f"the arrays are from two frameworks, {a.name} and {b.name}; bring them to one with "
         f'tl.to_backend(x, "{a.name}") or tl.to_backend(x, "{b.name}")'

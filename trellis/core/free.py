@@ -15,7 +15,7 @@ import numpy as np
 
 from trellis.core import tree
 from trellis.core.array import Array, ArrayInterpreter, View, binary, unwrap
-from trellis.core.dispatch import FREE, LISTS, SCALARS, TwoFrameworks, UnknownOperand, find_all, interpreters, load, register
+from trellis.core.dispatch import FREE, LISTS, SCALARS, Bringing, TwoFrameworks, UnknownOperand, interpreters, load, register
 from trellis.core.interop import native_function
 from trellis.core.moving import Met, brought, is_tied, meet
 from trellis.core.operators import install
@@ -156,20 +156,6 @@ class FreeInterpreter(ArrayInterpreter):
         return Array(interpreters[type(x._data)].to_device(x._data, device=device))
 
 
-class Beside:
-    """The interpreter of free arrays beside others: it brings them there, and calls the interpreter of the others."""
-
-    def __init__(self, level: float, like: Any) -> None:
-        self.level, self.like = level, like
-
-    def __getattr__(self, op: str) -> Any:
-        def run(*operands: Any, **params: Any) -> Any:
-            brought = settled(operands, self.like)
-            return getattr(find_all(*brought), op)(*brought, **params)
-
-        return run
-
-
 def _beside(best: Any, operands: tuple[Any, ...]) -> Any:
     """The interpreter of operands among which are free arrays or lists. A Container asks again for each leaf."""
     if best.level == 4:
@@ -178,7 +164,7 @@ def _beside(best: Any, operands: tuple[Any, ...]) -> Any:
         if interpreters[type(x)].level == LISTS:
             return interpreters[type(x)]
     like = committed(operands)  # no NumPy scalar: that belongs to no framework, either
-    return _interpreter if like is None else Beside(best.level, like)
+    return _interpreter if like is None else Bringing(best.level, lambda operands: settled(operands, like))
 
 
 _interpreter = FreeInterpreter()

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from trellis.core import dtypes
-from trellis.core.dispatch import TwoFrameworks, find_all, interpreters, load
+from trellis.core.dispatch import Bringing, TwoFrameworks, find_all, interpreters, load
 
 _NARROW = 2**31
 
@@ -75,20 +75,5 @@ def meet(*natives: Any) -> Any:
         return find_all(*natives)
     except TwoFrameworks:
         arrays = [x for x in natives if interpreters[type(x)].level >= 0 and not isinstance(x, np.generic)]
-        return Together(next((x for x in arrays if is_tied(x)), arrays[0]))
-
-
-class Together:
-    """An interpreter that brings the data of free arrays to the framework of `like` first."""
-
-    level = 0
-
-    def __init__(self, like: Any) -> None:
-        self.like = like
-
-    def __getattr__(self, op: str) -> Any:
-        def run(*operands: Any, **params: Any) -> Any:
-            natives = [x if interpreters[type(x)].level < 0 else brought(x, self.like) for x in operands]
-            return getattr(find_all(*natives), op)(*natives, **params)
-
-        return run
+        like = next((x for x in arrays if is_tied(x)), arrays[0])
+        return Bringing(0, lambda operands: [x if interpreters[type(x)].level < 0 else brought(x, like) for x in operands])
