@@ -38,6 +38,35 @@ def top_k(x: Array, *, k: int, axis: int, largest: bool) -> tuple[Array, Array]:
     return tl.take_along_axis(x, indices, axis=position), indices
 
 
+# ---- sets ----------------------------------------------------------------------------------------------------------------------
+def unique_values(x: Array) -> Array:
+    values, _, starts = _runs(x)
+    return values[starts]
+
+
+def unique_all(x: Array) -> tuple[Array, Array, Array, Array]:
+    values, order, starts = _runs(x)
+    (begins,) = tl.nonzero(starts)
+    counts = tl.diff(begins, append=tl.astype(tl.sum(tl.ones_like(order)), begins.dtype))
+    inverse = tl.at(order)[order].set(tl.astype(tl.cumulative_sum(starts) - 1, order.dtype))
+    return tl.take(values, begins, axis=0), tl.take(order, begins, axis=0), resize(inverse, x.shape), counts
+
+
+def _runs(x: Array) -> tuple[Array, Array, Array]:
+    """The elements sorted, where each came from, and where a new value starts."""
+    flat = tl.reshape(x, (-1,))
+    order = _order(flat)
+    values = tl.take(flat, order, axis=0)
+    return values, order, tl.concat([order[:1] >= 0, values[1:] != values[:-1]])  # NaN differs from NaN
+
+
+def _order(flat: Array) -> Array:
+    if flat.dtype.kind != "c":
+        return tl.argsort(flat)
+    by_imaginary = tl.argsort(tl.imag(flat))  # stable, so the real parts decide first
+    return tl.take(by_imaginary, tl.argsort(tl.take(tl.real(flat), by_imaginary, axis=0)), axis=0)
+
+
 # ---- histogram ----------------------------------------------------------------------------------------------------------------
 def histogram(x: Array, edges: Array, weights: Any, *, bins: int | None, range: Any, density: bool) -> tuple[Array, Array]:
     (x,) = floating("histogram", tl.reshape(x, (-1,)), real=True)

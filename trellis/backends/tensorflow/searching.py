@@ -12,7 +12,6 @@ import tensorflow as tf
 from tensorflow.python.ops import gen_array_ops, gen_bitwise_ops, gen_math_ops as gen, gen_nn_ops
 
 from trellis.backends.elementwise import Kernel
-from trellis.backends.tensorflow import complexes
 from trellis.backends.tensorflow.arrangement import flattened, reshaped, swapped_with_last, transposed, true_places
 from trellis.backends.tensorflow.meta import cast, dtype_of, filled, is_traced, rank_of, shape_of, tensor
 from trellis.backends.tensorflow.operands import bits, check_real, choose, promoted
@@ -137,41 +136,6 @@ def searchsorted(x1: Any, x2: Any, sorter: Any, *, side: str) -> Any:
     kernel = gen_array_ops.lower_bound if side == "left" else gen_array_ops.upper_bound
     found = kernel(reshaped(_key(x1), (1, -1)), reshaped(_key(x2), (1, -1)), tf.int64)
     return gen_array_ops.reshape(found, gen_array_ops.shape(x2))
-
-
-# ---- sets ----------------------------------------------------------------------------------------------------------------------
-def _groups(x: Any) -> tuple[Any, Any]:
-    """For flat x: indices in sorted order, and which of the sorted elements begins a new value (every NaN does)."""
-    parts = (complexes.imag(x), complexes.real(x)) if x.dtype.is_complex else (x,)
-    count = sizes(x)[0]
-    order = cast(count_up(count), tf.int64)
-    for part in parts:  # each sort is stable, so the last part decides first
-        order = gen_array_ops.gather_v2(order, _order(_key(gen_array_ops.gather_v2(part, order, 0)), count, False)[1], 0)
-    new = gen.less(order[1:], 0)
-    for part in parts:
-        part = gen_array_ops.gather_v2(part, order, 0)
-        new = gen.logical_or(new, gen.not_equal(part[1:], part[:-1]))
-    return order, gen_array_ops.concat_v2([gen.greater_equal(order[:1], 0), new], 0)
-
-
-def unique_values(x: Any) -> Any:
-    flat = flattened(x)
-    order, new = _groups(flat)
-    return gen_array_ops.gather_v2(flat, gen_array_ops.gather_v2(order, true_places(new), 0), 0)
-
-
-def unique_all(x: Any) -> tuple[Any, Any, Any, Any]:
-    flat = flattened(x)
-    order, new = _groups(flat)
-    starts = true_places(new)
-    indices = gen_array_ops.gather_v2(order, starts, 0)
-    group = gen.sub(gen.cumsum(cast(new, tf.int64), 0), 1)
-    length = gen_array_ops.shape(order, tf.int64)
-    inverse = gen_array_ops.scatter_nd(gen_array_ops.expand_dims(order, 1), group, length)
-    ends = gen_array_ops.concat_v2([starts[1:], length], 0)
-    counts = gen.sub(ends[: gen_array_ops.size(starts)], starts)  # an empty x has no starts
-    values = gen_array_ops.gather_v2(flat, indices, 0)
-    return values, indices, gen_array_ops.reshape(inverse, gen_array_ops.shape(x)), counts
 
 
 # ---- counting ------------------------------------------------------------------------------------------------------------------

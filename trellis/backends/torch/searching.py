@@ -65,37 +65,6 @@ def _sorting(op: str, part: int) -> Callable[..., torch.Tensor]:
 sort, argsort = _sorting("sort", 0), _sorting("argsort", 1)
 
 
-def unique_values(x: torch.Tensor) -> torch.Tensor:
-    values, _, starts = _runs(x)
-    return values[starts]
-
-
-def unique_all(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
-    values, order, starts = _runs(x)
-    group = torch.cumsum(starts, 0) - 1
-    inverse = torch.zeros_like(order).scatter(0, order, group).reshape(x.shape)
-    begins = torch.nonzero(starts).reshape(-1)
-    ends = torch.cat([begins[1:], begins.new_full((min(1, begins.numel()),), values.numel())])
-    return values[starts], order[starts], inverse, ends - begins
-
-
-def _runs(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """The elements sorted, where each came from, and where a new value starts. torch.unique gives no indices."""
-    flat = x.reshape(-1)
-    order = _order(flat)
-    values = flat[order]
-    starts = torch.ones(flat.shape, dtype=torch.bool, device=x.device)
-    starts = torch.cat([starts[:1], values[1:] != values[:-1]])  # NaN differs from NaN
-    return values, order, starts
-
-
-def _order(flat: torch.Tensor) -> torch.Tensor:
-    if flat.dtype not in COMPLEX:
-        return torch.sort(flat, stable=True).indices
-    by_imaginary = torch.sort(flat.imag, stable=True).indices
-    return by_imaginary[torch.sort(flat.real[by_imaginary], stable=True).indices]
-
-
 def bincount(x: torch.Tensor, weights: torch.Tensor | None, *, minlength: int, length: int | None) -> torch.Tensor:
     errors.check_counted(dtype_of(x), x.shape, None if weights is None else weights.shape)
     bins = x.to(torch.int64)
