@@ -57,6 +57,33 @@ def _slice_like(x: Array, value: Array, axis: int) -> Array:
     return tl.broadcast_to(value, shape[:axis] + (1,) + shape[axis + 1 :])  # type: ignore[arg-type]
 
 
+# ---- gradients of products, for the backends that write their own --------------------------------------------------------------
+def _products_before(x: Any) -> Any:
+    """The product of the elements before each along the last axis."""
+    return tl.cumulative_prod(x, axis=-1, include_initial=True)[..., :-1]
+
+
+def products_of_others(x: Any) -> Any:
+    """The product of the elements before and behind each along the last axis. No division: exact at 0."""
+    return _products_before(x) * tl.flip(_products_before(tl.flip(x, axis=-1)), axis=-1)
+
+
+def cumulative_prod_gradient(g: Any, x: Any) -> Any:
+    """Of element k along the last axis: the product of those before it, times s(k) = g(k) + x(k + 1) s(k + 1).
+
+    The recurrence runs in log2(n) steps: (a, b) stands for s(k) = b(k) + a(k) s(k + 2^i).
+    """
+    a, b, step = _shifted(x, 1), g, 1
+    while step < x.shape[-1]:
+        a, b, step = a * _shifted(a, step), b + a * _shifted(b, step), 2 * step
+    return _products_before(x) * b
+
+
+def _shifted(x: Any, step: int) -> Any:
+    """x(k + step) at k, 0 beyond the end."""
+    return tl.concat([x[..., step:], tl.zeros_like(x[..., :step])], axis=-1)
+
+
 # ---- exponentials -------------------------------------------------------------------------------------------------------------
 def is_empty(op: str, x: Array, axis: Axis) -> bool:
     return count(x.shape[a] for a in axes_of(op, axis, x.ndim)) == 0

@@ -16,8 +16,8 @@ from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 from trellis.core import shape_checks as checks
-from trellis.core.dtypes import DType, bool as bool_, float32, int64, integer_range
-from trellis.core.errors import common_dtype_of
+from trellis.core.dtypes import DTYPES, DType, bool as bool_, float32, int64, integer_range
+from trellis.core.errors import common_dtype_of, imaginary_part_lost
 
 
 class Domain(NamedTuple):
@@ -187,6 +187,17 @@ COMPARISONS = ("eq", "ne", "lt", "le", "gt", "ge")  # Python swaps these itself;
 def operators(arity: int) -> Iterable[tuple[str, str]]:
     """(operator, op) of the ops of one array ("neg"), or of two ("add", comparisons too)."""
     return [(row.operator, row.name) for row in _ROWS if row.operator and row.arity == arity]
+
+
+def sum_dtype(op: str, x: DType, wanted: DType | None, default_int: DType = int64) -> DType:
+    """The dtype of a sum or product of elements of dtype `x`: that of narrow integers has the width of the default integer."""
+    if wanted is not None:
+        if x.kind == "c" and wanted.kind != "c":
+            raise imaginary_part_lost(op, x, wanted)
+        return wanted
+    if x.kind not in "biu" or x.bits >= default_int.bits:
+        return x
+    return DTYPES[f"uint{default_int.bits}"] if x.kind == "u" else default_int
 
 
 def kinds(op: str) -> str:

@@ -8,10 +8,11 @@ from trellis.core.dispatch import call, diagnose, interpreters
 from trellis.core.dtypes import DType, as_dtype, bool as bool_
 from trellis.core.hints import refuse_all
 from trellis.core.indexing import HOST_DATA, beside
+from trellis.core.lifting import lift
 from trellis.core.typing import AnyArray, Axis, DTypeLike, Operand
 from trellis.ops.arguments import axes, choice, one_axis, optional_dtype
 from trellis.ops.conversion import astype
-from trellis.ops.shapes import flat_without
+from trellis.ops.shapes import flat_without, shape_of
 
 _METHODS = ("linear", "lower", "higher", "nearest", "midpoint")
 
@@ -173,7 +174,18 @@ def _running(op: str, x: AnyArray, axis: int | None, dtype: DType | None, includ
     if dtype is bool_:  # count the truths
         counts = _running(op, astype(x, bool_), axis, None, include_initial)
         return astype(counts, bool_)
-    return call(op, x, axis=axes(op, axis), dtype=dtype, include_initial=include_initial)
+    result = call(op, x, axis=axes(op, axis), dtype=dtype)
+    return _after_initial(result, axis or 0, 1 if op == "cumulative_prod" else 0) if include_initial else result
+
+
+def _preceded(x: AnyArray, axis: int, first: int) -> AnyArray:
+    """`x` with one more element at the start of `axis`."""
+    width = [(0, 0)] * len(shape_of(x))
+    width[axis] = 1, 0
+    return call("pad", x, pad_width=tuple(width), mode="constant", constant_values=first)
+
+
+_after_initial = lift(_preceded)
 
 
 def cumsum(x: AnyArray, /, axis: int | None = None, dtype: DTypeLike = None) -> AnyArray:

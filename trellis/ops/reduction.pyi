@@ -11,10 +11,11 @@ from trellis.core.dispatch import call, diagnose, interpreters
 from trellis.core.dtypes import DType, as_dtype, bool as bool_
 from trellis.core.hints import refuse_all
 from trellis.core.indexing import HOST_DATA, beside
+from trellis.core.lifting import lift
 from trellis.core.typing import AnyArray, Axis, DTypeLike, Operand
 from trellis.ops.arguments import axes, choice, one_axis, optional_dtype
 from trellis.ops.conversion import astype
-from trellis.ops.shapes import flat_without
+from trellis.ops.shapes import flat_without, shape_of
 _METHODS: Any
 @overload
 def all(x: Array, /, axis: Axis=None, *, keepdims: bool=False) -> Array: ...
@@ -90,6 +91,8 @@ def cumulative_prod(x: NumPyArray, /, *, axis: int | None=None, dtype: DTypeLike
 @overload
 def cumulative_prod(x: ArrayT, /, *, axis: int | None=None, dtype: DTypeLike=None, include_initial: bool=False) -> ArrayT: ...
 def _running(op: str, x: AnyArray, axis: int | None, dtype: DType | None, include_initial: bool) -> AnyArray: ...
+def _preceded(x: AnyArray, axis: int, first: int) -> AnyArray: ...
+_after_initial: Any
 @overload
 def cumsum(x: Array, /, axis: int | None=None, dtype: DTypeLike=None) -> Array: ...
 @overload

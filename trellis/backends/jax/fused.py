@@ -13,7 +13,7 @@ from trellis.backends.jax.operands import is_array
 _MODULES = ("activations", "images", "losses", "normalization", "norms", "pooling")
 _OPS = (
     "diff", "gru_update", "isin", "lstm_update", "meshgrid", "one_hot", "outer", "rnn_update", "rotary_embedding",
-    "scaled_dot_product_attention", "trace",
+    "scaled_dot_product_attention", "std", "trace",
 )  # fmt: skip
 _FUSED = [module for module in composites.modules if module.__name__.rpartition(".")[2] in _MODULES]
 

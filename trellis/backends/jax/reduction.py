@@ -9,26 +9,16 @@ import jax
 import jax.numpy as jnp
 
 from trellis.backends.jax.host import compiled
-from trellis.backends.jax.meta import default_int, native_dtype
+from trellis.backends.jax.meta import default_int, dtype_of, native_dtype
 from trellis.backends.jax.operands import as_index, axis_of, cast, floating, is_half, real
-from trellis.core import dtypes, errors
 from trellis.core.dtypes import DType
+from trellis.core.table import sum_dtype
 from trellis.core.typing import Axes
 
 
-def _sum_dtype(op: str, x: Any, dtype: DType | None) -> Any:
-    """The dtype that a sum is made in: integers at least as wide as the default one."""
-    if dtype is not None:
-        if x.dtype.kind == "c" and dtype.kind != "c":
-            raise errors.imaginary_part_lost(op, x.dtype.name, dtype)
-        return native_dtype(dtype)
-    kind = x.dtype.kind
-    if kind not in "biu":
-        return x.dtype
-    wide = default_int()
-    if x.dtype.itemsize * 8 >= wide.bits and kind != "b":
-        return x.dtype
-    return native_dtype(dtypes.DTYPES[f"uint{wide.bits}"] if kind == "u" else wide)
+def _summable(op: str, x: Any, dtype: DType | None) -> Any:
+    """`x` in the dtype that a sum or product of it has."""
+    return cast(x, native_dtype(sum_dtype(op, dtype_of(x), dtype, default_int())))
 
 
 _sum = jax.jit(lambda x, axis, keepdims: jnp.sum(x, axis, keepdims=keepdims), static_argnums=(1, 2), inline=True)
@@ -37,11 +27,11 @@ _sum = jax.jit(lambda x, axis, keepdims: jnp.sum(x, axis, keepdims=keepdims), st
 def sum(x: Any, *, axis: Axes, dtype: DType | None, keepdims: bool) -> Any:
     if dtype is None and x.dtype.kind not in "biu":
         return _sum(x, axis, keepdims)
-    return jnp.sum(cast(x, _sum_dtype("sum", x, dtype)), axis=axis, keepdims=keepdims, promote_integers=False)
+    return jnp.sum(_summable("sum", x, dtype), axis=axis, keepdims=keepdims, promote_integers=False)
 
 
 def prod(x: Any, *, axis: Axes, dtype: DType | None, keepdims: bool) -> Any:
-    return jnp.prod(cast(x, _sum_dtype("prod", x, dtype)), axis=axis, keepdims=keepdims, promote_integers=False)
+    return jnp.prod(_summable("prod", x, dtype), axis=axis, keepdims=keepdims, promote_integers=False)
 
 
 all = compiled(lambda x, *, axis, keepdims: jnp.all(x != 0, axis, keepdims=keepdims))
@@ -53,13 +43,6 @@ mean = compiled(lambda x, *, axis, keepdims: jnp.mean(floating(x), axis, keepdim
 min = compiled(lambda x, *, axis, keepdims: jnp.min(real("min", x), axis, keepdims=keepdims))
 softmax = compiled(lambda x, *, axis: jax.nn.softmax(floating(x), axis))
 var = compiled(lambda x, *, axis, correction, keepdims: jnp.var(floating(x), axis, correction=correction, keepdims=keepdims))
-
-
-@compiled
-def std(x: Any, *, axis: Axes, correction: float, keepdims: bool) -> Any:
-    """With the derivative 0 for equal elements."""
-    variance = jnp.var(floating(x), axis, correction=correction, keepdims=keepdims)
-    return jnp.where(variance == 0, 0, jnp.sqrt(jnp.where(variance == 0, 1, variance)))
 
 
 @compiled
@@ -76,22 +59,18 @@ def logsumexp(x: Any, *, axis: Axes, keepdims: bool) -> Any:
 
 
 # ---- running sums and products ---------------------------------------------------------------------------------------
-def _cumulative(op: str, native: Callable[..., Any], initial: int) -> Callable[..., Any]:
-    def running(x: Any, *, axis: int, include_initial: bool) -> Any:
+def _cumulative(op: str, native: Callable[..., Any]) -> Callable[..., Any]:
+    def running(x: Any, *, axis: int) -> Any:
         half = is_half(x)  # XLA adds up in the dtype itself: float16 would lose digits at every step
-        result = native(x.astype(jnp.float32) if half else x, axis, dtype=jnp.float32 if half else x.dtype).astype(x.dtype)
-        if include_initial:
-            shape = (*x.shape[:axis], 1, *x.shape[axis + 1 :])
-            result = jnp.concatenate([jnp.full(shape, initial, x.dtype), result], axis)
-        return result
+        return native(x.astype(jnp.float32) if half else x, axis, dtype=jnp.float32 if half else x.dtype).astype(x.dtype)
 
     kernel = compiled(running)
 
-    def run(x: Any, *, axis: int | None, dtype: DType | None, include_initial: bool) -> Any:
-        return kernel(cast(x, _sum_dtype(op, x, dtype)), axis=axis_of(op, x, axis), include_initial=include_initial)
+    def run(x: Any, *, axis: int | None, dtype: DType | None) -> Any:
+        return kernel(_summable(op, x, dtype), axis=axis_of(op, x, axis))
 
     return run
 
 
-cumulative_sum = _cumulative("cumulative_sum", jnp.cumsum, 0)
-cumulative_prod = _cumulative("cumulative_prod", jnp.cumprod, 1)
+cumulative_sum = _cumulative("cumulative_sum", jnp.cumsum)
+cumulative_prod = _cumulative("cumulative_prod", jnp.cumprod)

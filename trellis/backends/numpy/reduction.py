@@ -10,12 +10,13 @@ from typing import Any
 
 import numpy as np
 
-from trellis.backends.numpy.meta import BFLOAT16, FLOAT32, FLOAT64, HALVES, NATIVE, cast
+from trellis.backends.numpy.meta import BFLOAT16, FLOAT32, FLOAT64, HALVES, NATIVE, cast, dtype_of
 from trellis.backends.numpy.operands import check_rank, check_real
 from trellis.backends.numpy.quiet import quiet
 from trellis.composites import composed
 from trellis.core import errors
 from trellis.core.dtypes import DType
+from trellis.core.table import sum_dtype
 from trellis.core.typing import Axes
 
 # NumPy's own rule for the dtype of a sum is ours for these: bool and narrow integers are summed in 64 bits.
@@ -43,35 +44,29 @@ def _accumulate(op: str, ufunc: Any, x: Any, axis: Axes, dtype: DType | None, ke
 
 def _dtypes(op: str, x: Any, dtype: DType | None) -> tuple[Any, Any, Any]:
     """`x` as it can be summed, the dtype of the result, and the one to sum in."""
-    result = NATIVE[dtype] if dtype is not None else np.add.reduce(np.empty(0, x.dtype)).dtype
+    result = NATIVE[sum_dtype(op, dtype_of(x), dtype)]
     compute = FLOAT32 if result in HALVES else result
-    if x.dtype.kind == "c" and result.kind != "c":
-        raise errors.imaginary_part_lost(op, x.dtype, result)
     if x.dtype is BFLOAT16 or not np.can_cast(x.dtype, compute, "same_kind"):
         x = cast(x, compute)
     return x, result, compute
 
 
-def cumulative_sum(x: Any, *, axis: int | None, dtype: DType | None, include_initial: bool) -> Any:
-    return _running("cumulative_sum", np.add, x, axis, dtype, include_initial)
+def cumulative_sum(x: Any, *, axis: int | None, dtype: DType | None) -> Any:
+    return _running("cumulative_sum", np.add, x, axis, dtype)
 
 
-def cumulative_prod(x: Any, *, axis: int | None, dtype: DType | None, include_initial: bool) -> Any:
-    return _running("cumulative_prod", np.multiply, x, axis, dtype, include_initial)
+def cumulative_prod(x: Any, *, axis: int | None, dtype: DType | None) -> Any:
+    return _running("cumulative_prod", np.multiply, x, axis, dtype)
 
 
-def _running(op: str, ufunc: Any, x: Any, axis: int | None, dtype: DType | None, include_initial: bool) -> Any:
+def _running(op: str, ufunc: Any, x: Any, axis: int | None, dtype: DType | None) -> Any:
     if axis is None:
         if x.ndim != 1:
             raise errors.axis_needed(op, x.shape)
         axis = 0
     check_rank(op, x, axis)
     x, result, compute = _dtypes(op, x, dtype)
-    if not include_initial:
-        return cast(quiet.run(ufunc.accumulate, x, axis, compute), result)
-    along = axis % x.ndim if -x.ndim <= axis < x.ndim else axis
-    first = np.full((*x.shape[:along], 1, *x.shape[along + 1 :]), ufunc.identity, compute)
-    return cast(np.concatenate([first, quiet.run(ufunc.accumulate, x, axis, compute)], axis), result)
+    return cast(quiet.run(ufunc.accumulate, x, axis, compute), result)
 
 
 def _count(x: Any, axis: Axes) -> int:

@@ -18,6 +18,7 @@ from trellis.backends.tensorflow.arrangement import adjoint, swapped_with_last
 from trellis.backends.tensorflow.complexes import real_part
 from trellis.backends.tensorflow.meta import cast
 from trellis.composites.linalg import cofactors
+from trellis.composites.reduction import cumulative_prod_gradient, products_of_others
 
 
 def _with_gradient(forward: Callable[[Any], Any], rule: Callable[[Any, Any, Any], Any], x: Any) -> Any:
@@ -77,31 +78,13 @@ def cumulative_prod(x: Any, axis: int) -> Any:
     return _with_gradient(lambda given: gen.cumprod(given, axis), lambda g, _, given: _cumulative_prod(g, given, axis), x)
 
 
-def _before(x: Any) -> Any:
-    """The product of the elements before each along the last axis."""
-    return cumulative_prod(tf.concat([tf.ones_like(x[..., :1]), x[..., :-1]], -1), -1)
-
-
 def _cumulative_prod(g: Any, x: Any, axis: int) -> Any:
-    """Of element k: the product before it, times s(k) = g(k) + x(k + 1) s(k + 1).
-
-    The recurrence runs in log2(n) steps: (a, b) stands for s(k) = b(k) + a(k) s(k + 2^i). No division: exact at 0.
-    """
     x, g = _conj(swapped_with_last(x, axis)), swapped_with_last(g, axis)
-    size = x.shape[-1]
-    if size is None:
+    if x.shape[-1] is None:
         raise NotImplementedError(
             "cumulative_prod: its gradient needs the size of the axis; give the tf.function a static shape there"
         )
-    a, b, step = _shifted(x, 1), g, 1
-    while step < size:
-        a, b, step = a * _shifted(a, step), b + a * _shifted(b, step), 2 * step
-    return swapped_with_last(_before(x) * b, axis)
-
-
-def _shifted(x: Any, step: int) -> Any:
-    """x(k + step) at k, 0 beyond the end."""
-    return tf.concat([x[..., step:], tf.zeros_like(x[..., :step])], -1)
+    return swapped_with_last(cumulative_prod_gradient(g, x), axis)
 
 
 def prod(x: Any, axes: Any, keepdims: bool) -> Any:
@@ -118,8 +101,7 @@ def _prod(g: Any, x: Any, axes: Any) -> Any:
     sizes = tf.shape(moved)
     kept = rank - len(along)
     flat = tf.reshape(moved, [tf.reduce_prod(sizes[:kept]), tf.reduce_prod(sizes[kept:])])
-    after = tf.reverse(_before(tf.reverse(flat, [-1])), [-1])
-    others = tf.reshape(_before(flat) * after, sizes)
+    others = tf.reshape(products_of_others(flat), sizes)
     others = tf.transpose(others, sorted(range(rank), key=order.__getitem__))
     kept = [1 if a in along else n for a, n in enumerate(tf.unstack(tf.shape(x), rank))]
     return tf.reshape(g, kept) * _conj(others)

@@ -10,30 +10,19 @@ from tensorflow.python.ops import gen_array_ops, gen_math_ops as gen, gen_nn_ops
 
 from trellis.backends.elementwise import Kernel
 from trellis.backends.tensorflow import complexes, derivatives
-from trellis.backends.tensorflow.meta import KNOWN, NATIVE, cast, dtype_of, filled, tensor
+from trellis.backends.tensorflow.meta import NATIVE, cast, dtype_of, tensor
 from trellis.backends.tensorflow.operands import HALF, check_real, choose
-from trellis.backends.tensorflow.shapes import axes_of, check_not_empty, product, sizes, vector
+from trellis.backends.tensorflow.shapes import axes_of, check_not_empty, product
 from trellis.composites import composed
 from trellis.core import errors
 from trellis.core.dtypes import DType
+from trellis.core.table import sum_dtype
 from trellis.core.typing import Axes
-
-# dtype -> the dtype that a sum of it has
-_SUMS: dict[tf.DType, tf.DType] = {
-    native: tf.int64 if dtype.kind in "bi" else tf.uint64 if dtype.kind == "u" else native for native, dtype in KNOWN.items()
-}
 
 
 # ---- sums and means ------------------------------------------------------------------------------------------------------------
-def _sum_dtype(op: str, x: Any, dtype: DType | None) -> tf.DType:
-    native = _SUMS[x.dtype] if dtype is None else NATIVE[dtype]
-    if x.dtype.is_complex and not native.is_complex:
-        raise errors.imaginary_part_lost(op, dtype_of(x), dtype)
-    return native
-
-
 def _total(op: str, kernel: Kernel, x: Any, axis: Axes, dtype: DType | None, keepdims: bool) -> Any:
-    native = _sum_dtype(op, x, dtype)
+    native = NATIVE[sum_dtype(op, dtype_of(x), dtype)]
     if native in HALF:  # summed in 16 bits, a long sum stops growing
         return cast(kernel(cast(tensor(x), tf.float32), axes_of(x, axis), keepdims), native)
     return kernel(x if x.dtype is native else cast(tensor(x), native), axes_of(x, axis), keepdims)
@@ -139,22 +128,16 @@ softmax = _along_last(gen_nn_ops.softmax, composed.softmax)
 log_softmax = _along_last(gen_nn_ops.log_softmax, composed.log_softmax)
 
 
-def _running(op: str, kernel: Kernel, first: int) -> Kernel:
-    def run(x: Any, *, axis: int | None, dtype: DType | None, include_initial: bool) -> Any:
+def _running(op: str, kernel: Kernel) -> Kernel:
+    def run(x: Any, *, axis: int | None, dtype: DType | None) -> Any:
         x = tensor(x)
         if axis is None and x.shape.rank != 1:
             raise errors.axis_needed(op, x.shape.as_list())
-        axis = axis or 0
-        native = _sum_dtype(op, x, dtype)
-        result = cast(kernel(cast(x, tf.float32 if native in HALF else native), axis), native)
-        if not include_initial:
-            return result
-        front = list(sizes(x))
-        front[axis] = 1
-        return gen_array_ops.concat_v2([gen_array_ops.fill(vector(front), filled(first, native)), result], axis)
+        native = NATIVE[sum_dtype(op, dtype_of(x), dtype)]
+        return cast(kernel(cast(x, tf.float32 if native in HALF else native), axis or 0), native)
 
     return run
 
 
-cumulative_sum = _running("cumulative_sum", gen.cumsum, 0)
-cumulative_prod = _running("cumulative_prod", derivatives.cumulative_prod, 1)
+cumulative_sum = _running("cumulative_sum", gen.cumsum)
+cumulative_prod = _running("cumulative_prod", derivatives.cumulative_prod)

@@ -9,15 +9,15 @@ from typing import Any
 
 import torch
 
-from trellis.backends.torch.operands import COMPLEX, DTYPE, FLOAT, NATIVE, UNSIGNED, axis_of, check_rank, flattened, positive_axes
+from trellis.backends.torch.operands import FLOAT, NATIVE, UNSIGNED, axis_of, check_rank, dtype_of, flattened, positive_axes
 from trellis.backends.torch.unsigned import from_ordered, ordered_real
-from trellis.core import errors
 from trellis.core.dtypes import DType
+from trellis.core.table import sum_dtype
 from trellis.core.typing import Axes
 
 _sum = torch.sum
 # torch sums these in the dtype that we want: its own for floats, int64 for the others
-_SUMS_DIRECTLY = frozenset(DTYPE) - UNSIGNED - {torch.uint8}
+_SUMS_DIRECTLY = frozenset(NATIVE.values()) - UNSIGNED - {torch.uint8}
 
 
 def sum(x: torch.Tensor, *, axis: Axes, dtype: DType | None, keepdims: bool) -> torch.Tensor:
@@ -36,13 +36,7 @@ def sum(x: torch.Tensor, *, axis: Axes, dtype: DType | None, keepdims: bool) -> 
 
 def _accumulating(op: str, x: torch.Tensor, dtype: DType | None) -> tuple[torch.dtype, torch.Tensor]:
     """The dtype of a sum or product, and the array in the dtype to compute it in."""
-    if dtype is None:
-        integer = torch.uint64 if x.dtype is torch.uint8 or x.dtype in UNSIGNED else torch.int64
-        wanted = x.dtype if x.dtype in FLOAT or x.dtype in COMPLEX else integer
-    else:
-        wanted = NATIVE[dtype]
-    if x.dtype in COMPLEX and wanted not in COMPLEX:
-        raise errors.imaginary_part_lost(op, DTYPE[x.dtype], dtype)
+    wanted = NATIVE[sum_dtype(op, dtype_of(x), dtype)]
     return wanted, x.to(torch.int64 if wanted in UNSIGNED else wanted)
 
 
@@ -77,7 +71,7 @@ def _reduction(op: str, native: Callable[..., torch.Tensor], before: Any, after:
 
 
 def _floating(x: torch.Tensor) -> torch.Tensor:
-    return x if x.dtype in FLOAT or x.dtype in COMPLEX else x.to(torch.float32)
+    return x if x.dtype.is_floating_point or x.dtype.is_complex else x.to(torch.float32)
 
 
 def _truth(x: torch.Tensor) -> torch.Tensor:
@@ -114,21 +108,17 @@ def _spread(op: str, native: Callable[..., torch.Tensor]) -> Callable[..., torch
 std, var = _spread("std", torch.std), _spread("var", torch.var)
 
 
-def _cumulative(op: str, native: Callable[..., torch.Tensor], initial: int) -> Callable[..., torch.Tensor]:
-    def run(x: torch.Tensor, *, axis: int | None, dtype: DType | None, include_initial: bool) -> torch.Tensor:
+def _cumulative(op: str, native: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
+    def run(x: torch.Tensor, *, axis: int | None, dtype: DType | None) -> torch.Tensor:
         along = axis_of(op, x, axis)
         wanted, x = _accumulating(op, x, dtype)
-        result = native(x, along)
-        if include_initial:
-            shape = (*x.shape[:along], 1, *x.shape[along + 1 :])
-            result = torch.cat([result.new_full(shape, initial), result], along)
-        return result.to(wanted)
+        return native(x, along).to(wanted)
 
     return run
 
 
-cumulative_sum = _cumulative("cumulative_sum", torch.cumsum, 0)
-cumulative_prod = _cumulative("cumulative_prod", torch.cumprod, 1)
+cumulative_sum = _cumulative("cumulative_sum", torch.cumsum)
+cumulative_prod = _cumulative("cumulative_prod", torch.cumprod)
 
 
 def logsumexp(x: torch.Tensor, *, axis: Axes, keepdims: bool) -> torch.Tensor:
@@ -140,7 +130,7 @@ def logsumexp(x: torch.Tensor, *, axis: Axes, keepdims: bool) -> torch.Tensor:
         return x.clone()
     result = torch.logsumexp(x, axes, keepdims)
     transformed = torch._C._functorch.peek_interpreter_stack() is not None
-    if x.dtype in COMPLEX or not x.numel() or not (transformed or (x.requires_grad and result.isinf().any())):
+    if x.dtype.is_complex or not x.numel() or not (transformed or (x.requires_grad and result.isinf().any())):
         return result
     top = torch.amax(x, axes, True)  # of infinite elements torch's gradient is NaN; they share that of the maximum
     infinite = torch.isinf(top)

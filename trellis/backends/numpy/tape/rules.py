@@ -25,8 +25,9 @@ from trellis.backends.numpy.tape.rules_arrays import ARRAY_COMPOSED, ARRAY_RULES
 from trellis.backends.numpy.tape.rules_linalg import LINALG_COMPOSED, LINALG_RULES
 from trellis.backends.numpy.tape.rules_nn import WINDOW_COMPOSED, WINDOW_RULES
 from trellis.backends.numpy.tape.rules_special import bessel_i, polygamma
-from trellis.backends.numpy.tape.rules_support import conjugate, kept, masked, numbers, products_of_rest, scalar_as_array, spread
+from trellis.backends.numpy.tape.rules_support import conjugate, kept, masked, numbers, scalar_as_array, spread
 from trellis.backends.numpy.tape.rules_training import TRAINING_COMPOSED, TRAINING_RULES
+from trellis.composites.reduction import cumulative_prod_gradient, products_of_others
 from trellis.core.dispatch import find_all, load
 from trellis.core.dtypes import as_dtype
 from trellis.core.table import CONSTANT
@@ -162,41 +163,20 @@ def _prod(g: Any, y: Any, x: Any, *, axis: Any, dtype: Any, keepdims: bool) -> A
     x = ops.astype(x, dtype) if dtype is not None else x
     moved = x.transpose((*rest, *along))
     flat = moved.reshape((*moved.shape[: len(rest)], math.prod(moved.shape[len(rest) :])))
-    others = products_of_rest(flat).reshape(moved.shape).transpose(np.argsort((*rest, *along)).tolist())
+    others = products_of_others(flat).reshape(moved.shape).transpose(np.argsort((*rest, *along)).tolist())
     return kept(g, x, axis) * conjugate(others)
 
 
-def _cumulative_sum(g: Any, y: Any, x: Any, *, axis: Any, dtype: Any, include_initial: bool) -> Any:
+def _cumulative_sum(g: Any, y: Any, x: Any, *, axis: Any, dtype: Any) -> Any:
     axis = 0 if axis is None else axis
-    g = _without_first(g, axis) if include_initial else g
     return np.flip(ops.cumulative_sum(np.flip(g, axis=axis), axis=axis), axis=axis)
 
 
-def _without_first(g: Any, axis: int) -> Any:
-    return g[(slice(None),) * (axis % len(g.shape)) + (slice(1, None),)]
-
-
-def _cumulative_prod(g: Any, y: Any, x: Any, *, axis: Any, dtype: Any, include_initial: bool) -> Any:
-    """The gradient of element k is the product of the elements before it times s(k) = g(k) + x(k + 1) s(k + 1).
-
-    The recurrence runs in log2(n) steps: (a, b) stands for s(k) = b(k) + a(k) s(k + 2^i).
-    """
+def _cumulative_prod(g: Any, y: Any, x: Any, *, axis: Any, dtype: Any) -> Any:
     axis = 0 if axis is None else axis
-    g = _without_first(g, axis) if include_initial else g
     x = ops.astype(x, dtype) if dtype is not None else x
     x, g = conjugate(np.moveaxis(x, axis, -1)), np.moveaxis(g, axis, -1)
-    size = x.shape[-1]
-    before = ops.cumulative_prod(x, axis=-1, include_initial=True)[..., :-1]
-    a, b, step = _shifted(x, 1), g, 1
-    while step < size:
-        a, b, step = a * _shifted(a, step), b + a * _shifted(b, step), 2 * step
-    return np.moveaxis(before * b, -1, axis)
-
-
-def _shifted(x: Any, step: int) -> Any:
-    """x(k + step) at k, 0 beyond the end."""
-    end = np.zeros((*x.shape[:-1], min(step, x.shape[-1])), x.dtype)
-    return np.concatenate([x[..., step:], end], axis=-1)
+    return np.moveaxis(cumulative_prod_gradient(g, x), -1, axis)
 
 
 def _logsumexp(g: Any, y: Any, x: Any, *, axis: Any, keepdims: bool) -> Any:

@@ -9,7 +9,6 @@ import numpy as np
 
 from trellis.backends.numpy.tape.recording import Traced
 from trellis.composites.support import is_scalar
-from trellis.ops.reduction import cumulative_prod
 
 _BOOL = np.dtype(np.bool_)
 _BITS = {np.dtype(np.float32): np.dtype(np.int32), np.dtype(np.float64): np.dtype(np.int64)}
@@ -66,10 +65,3 @@ def masked(g: Any, mask: Any) -> Any:
 
 def identity(size: int, like: Any) -> Any:
     return np.eye(size, dtype=like.dtype)
-
-
-def products_of_rest(x: Any) -> Any:
-    """The product of all other elements, for each along the last axis. It divides by nothing, so it is exact where some are 0."""
-    before = cumulative_prod(x, axis=-1, include_initial=True)[..., :-1]
-    after = cumulative_prod(np.flip(x, axis=-1), axis=-1, include_initial=True)[..., :-1]
-    return before * np.flip(after, axis=-1)
