@@ -1,13 +1,14 @@
-"""Bring static arguments to one form, or say what is wrong with them. Public functions use this; backends do not."""
+"""Bring static arguments to one form, or say what is wrong with them. Backends use the checks of axes only."""
 
 from __future__ import annotations
 
 import math
 import operator
+from collections.abc import Sequence
 from typing import Any
 
 from trellis.core.dtypes import DType, as_dtype, integer_range
-from trellis.core.errors import axis_error
+from trellis.core.errors import axis_error, axis_needed
 
 
 def optional_dtype(dtype: Any) -> DType | None:
@@ -58,6 +59,19 @@ def check_axis(op: str, axis: int, ndim: int, name: str = "axis") -> int:
     if not -ndim <= axis < ndim:
         raise axis_error(op, axis, ndim, name)
     return axis + ndim if axis < 0 else axis
+
+
+def axis_or_only(op: str, axis: int | None, shape: Sequence[Any]) -> int:
+    """The axis counted from the front; an array of one dimension need not name it."""
+    if axis is None and len(shape) != 1:
+        raise axis_needed(op, shape)
+    return check_axis(op, axis or 0, len(shape))
+
+
+def check_rank(op: str, x: Any, axis: Any) -> None:
+    """Frameworks give an array without dimensions an axis 0; the standard does not."""
+    if not x.ndim and axis is not None and axis != ():
+        raise axis_error(op, axis if isinstance(axis, int) else axis[0], 0)
 
 
 def check_fits(op: str, dtype: DType, *numbers: int) -> None:

@@ -30,7 +30,5 @@ def _many(op: str) -> Callable[..., Any]:
     return compiled(lambda x, *, s, axes, norm: getattr(jnp.fft, op)(_operand(op, x), s, axes, norm))
 
 
-__all__ = ["fftshift", "ifftshift", *_ONE_AXIS, *_MANY_AXES]  # pyright: ignore[reportUnsupportedDunderAll]
+__all__ = [*_ONE_AXIS, *_MANY_AXES]  # pyright: ignore[reportUnsupportedDunderAll]
 globals().update({op: _one(op) for op in _ONE_AXIS} | {op: _many(op) for op in _MANY_AXES})
-fftshift = compiled(lambda x, *, axes: jnp.fft.fftshift(x, axes))
-ifftshift = compiled(lambda x, *, axes: jnp.fft.ifftshift(x, axes))

@@ -11,10 +11,11 @@ from jax import lax
 
 from trellis.backends.jax.host import SMALL, are_small_and_ready, beside, compiled, is_on_cpu, is_ready_on_cpu
 from trellis.backends.jax.meta import dtype_of
-from trellis.backends.jax.operands import axis_of, check_indices, is_concrete, value_for
+from trellis.backends.jax.operands import check_indices, is_concrete, value_for
 from trellis.composites import indexing, on_arrays
 from trellis.core import errors
 from trellis.core.typing import Sizes
+from trellis.ops.arguments import axis_or_only
 
 _multiply_at = on_arrays(indexing.multiply_at)
 _take = compiled(lambda x, indices, *, axis: x[(slice(None),) * axis + (indices,)])
@@ -29,7 +30,7 @@ _take_along_axis = compiled(_along)
 
 
 def take(x: Any, indices: Any, *, axis: int | None) -> Any:
-    axis = axis_of("take", x, axis)
+    axis = axis_or_only("take", axis, x.shape)
     check_indices("take", indices, x.shape[axis], axis)
     if are_small_and_ready(x, indices):
         return beside(x, np.take(np.asarray(x), np.asarray(indices), axis))

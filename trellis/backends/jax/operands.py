@@ -102,17 +102,6 @@ def real(op: str, x: Any) -> Any:
     return x
 
 
-def axis_of(op: str, x: Any, axis: int | None) -> int:
-    """The axis counted from the front; it may be left out for a 1-d array only, where JAX would flatten."""
-    if axis is None:
-        if x.ndim != 1:
-            raise errors.axis_needed(op, x.shape)
-        return 0
-    if not -x.ndim <= axis < x.ndim:
-        raise errors.axis_error(op, axis, x.ndim)
-    return axis % x.ndim
-
-
 def check_indices(op: str, indices: Any, size: int, axis: int) -> None:
     """IndexError where an index that exists is out of range. The values of traced indices are not known."""
     if indices.dtype.kind not in "iu":

@@ -10,10 +10,11 @@ import jax.numpy as jnp
 
 from trellis.backends.jax.host import compiled
 from trellis.backends.jax.meta import default_int, dtype_of, native_dtype
-from trellis.backends.jax.operands import as_index, axis_of, cast, floating, is_half, real
+from trellis.backends.jax.operands import as_index, cast, floating, is_half, real
 from trellis.core.dtypes import DType
 from trellis.core.table import sum_dtype
 from trellis.core.typing import Axes
+from trellis.ops.arguments import axis_or_only
 
 
 def _summable(op: str, x: Any, dtype: DType | None) -> Any:
@@ -67,7 +68,7 @@ def _cumulative(op: str, native: Callable[..., Any]) -> Callable[..., Any]:
     kernel = compiled(running)
 
     def run(x: Any, *, axis: int | None, dtype: DType | None) -> Any:
-        return kernel(_summable(op, x, dtype), axis=axis_of(op, x, axis))
+        return kernel(_summable(op, x, dtype), axis=axis_or_only(op, axis, x.shape))
 
     return run
 

@@ -13,6 +13,7 @@ from trellis.backends.numpy.quiet import quiet
 from trellis.backends.numpy.tape.watching import is_watched
 from trellis.core import errors
 from trellis.core.indexing import ARRAY
+from trellis.ops.arguments import axis_or_only
 
 __all__ = ["getitem", "index_update", "segment_max", "segment_min", "segment_sum", "setitem", "take", "take_along_axis"]
 
@@ -20,11 +21,9 @@ _UPDATES: dict[str, Any] = {"add": np.add, "multiply": np.multiply, "min": np.mi
 
 
 def take(x: Any, indices: Any, *, axis: int | None) -> Any:
-    if axis is None and x.ndim != 1:
-        raise errors.axis_needed("take", x.shape)
-    index = _index("take", indices)
+    axis, index = axis_or_only("take", axis, x.shape), _index("take", indices)
     # np.take does not look at the indices of an empty array
-    return x.take(index, axis) if x.size else np.asarray(x)[(slice(None),) * range(x.ndim)[axis or 0] + (index,)]
+    return x.take(index, axis) if x.size else np.asarray(x)[(slice(None),) * axis + (index,)]
 
 
 def _index(op: str, indices: Any) -> Any:

@@ -13,7 +13,6 @@ from trellis.backends.numpy.quiet import quiet
 from trellis.core import errors
 from trellis.core.dtypes import common_dtype, promote
 from trellis.core.table import compute_dtype
-from trellis.core.typing import Axes
 
 
 def item_of(x: Any) -> Any:
@@ -53,12 +52,6 @@ def floating(arrays: Sequence[Any]) -> tuple[list[Any], np.dtype[Any] | None]:
 def check_assignable(op: str, value: Any, x: Any) -> None:
     """TypeError or OverflowError where `value`, an array or a Python number, does not go into the array `x`."""
     errors.check_assignable(op, item_of(value), dtype_of(x))
-
-
-def check_rank(op: str, x: Any, axis: Axes) -> None:
-    """NumPy lets axis 0 and -1 of a 0-d array pass in reductions."""
-    if axis is not None and not x.ndim and axis != ():
-        raise errors.axis_error(op, axis if isinstance(axis, int) else axis[0], 0)
 
 
 def check_real(op: str, x: Any) -> None:

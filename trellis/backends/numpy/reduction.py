@@ -11,13 +11,13 @@ from typing import Any
 import numpy as np
 
 from trellis.backends.numpy.meta import BFLOAT16, FLOAT32, FLOAT64, HALVES, NATIVE, cast, dtype_of
-from trellis.backends.numpy.operands import check_rank, check_real
+from trellis.backends.numpy.operands import check_real
 from trellis.backends.numpy.quiet import quiet
 from trellis.composites import composed
-from trellis.core import errors
 from trellis.core.dtypes import DType
 from trellis.core.table import sum_dtype
 from trellis.core.typing import Axes
+from trellis.ops.arguments import axis_or_only, check_rank
 
 # NumPy's own rule for the dtype of a sum is ours for these: bool and narrow integers are summed in 64 bits.
 _KEPT = frozenset(d for d in NATIVE.values() if d not in HALVES)
@@ -60,11 +60,7 @@ def cumulative_prod(x: Any, *, axis: int | None, dtype: DType | None) -> Any:
 
 
 def _running(op: str, ufunc: Any, x: Any, axis: int | None, dtype: DType | None) -> Any:
-    if axis is None:
-        if x.ndim != 1:
-            raise errors.axis_needed(op, x.shape)
-        axis = 0
-    check_rank(op, x, axis)
+    axis = axis_or_only(op, axis, x.shape)
     x, result, compute = _dtypes(op, x, dtype)
     return cast(quiet.run(ufunc.accumulate, x, axis, compute), result)
 

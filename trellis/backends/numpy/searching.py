@@ -7,9 +7,10 @@ from typing import Any
 import numpy as np
 
 from trellis.backends.numpy.meta import BFLOAT16, FLOAT32, FLOAT64, cast, dtype_of
-from trellis.backends.numpy.operands import check_rank, check_real, promoted
+from trellis.backends.numpy.operands import check_real, promoted
 from trellis.backends.numpy.quiet import quiet
 from trellis.core import errors
+from trellis.ops.arguments import check_rank
 
 
 def _sortable(x: Any) -> Any:
@@ -54,16 +55,6 @@ def argsort(x: Any, *, axis: int, descending: bool, stable: bool) -> Any:
         return np.argsort(_sortable(x), axis, kind)
     order = np.argsort(np.flip(_sortable(x), axis), axis, kind)
     return np.flip(x.shape[axis] - 1 - order, axis)
-
-
-def top_k(x: Any, *, k: int, axis: int, largest: bool) -> tuple[Any, Any]:
-    check_rank("top_k", x, axis)
-    check_real("top_k", x)
-    order = argsort(x, axis=axis, descending=largest, stable=True)
-    if not 0 <= k <= x.shape[axis]:
-        raise errors.top_k_range(k, axis, x.shape[axis])
-    indices = np.take(order, np.arange(k), axis)
-    return np.take_along_axis(x, indices, axis), indices
 
 
 def searchsorted(x1: Any, x2: Any, sorter: Any, *, side: str) -> Any:

@@ -32,6 +32,7 @@ from trellis.backends.tensorflow.meta import cast, dtype_of, filled, is_traced, 
 from trellis.backends.tensorflow.operands import as_dtype, choose, item_of, operand
 from trellis.backends.tensorflow.shapes import common_sizes, count_up, product, same_sizes, sizes, vector
 from trellis.core import errors, shape_checks
+from trellis.ops.arguments import axis_or_only
 
 __all__ = [
     "gather", "getitem", "index_update", "segment_max", "segment_min", "segment_sum", "setitem", "take", "take_along_axis",
@@ -226,9 +227,7 @@ def _check_points(points: list[Any], own: Any) -> None:
 
 # ---- take and gather -----------------------------------------------------------------------------------------------------------
 def take(x: Any, indices: Any, *, axis: int | None) -> Any:
-    if axis is None and rank_of(x) != 1:
-        raise errors.axis_needed("take", shape_of(x))
-    return _gather_axis(x, _as_index(indices), range(rank_of(x))[axis or 0])
+    return _gather_axis(x, _as_index(indices), axis_or_only("take", axis, shape_of(x)))
 
 
 def take_along_axis(x: Any, indices: Any, *, axis: int) -> Any:

@@ -7,8 +7,10 @@ from typing import Any
 
 import torch
 
-from trellis.backends.torch.operands import COMPLEX, HALF, check_rank, dtype_of, positive_axes, promoted
+from trellis.backends.torch.operands import COMPLEX, HALF, dtype_of, promoted
+from trellis.composites.support import axes_of
 from trellis.core import errors
+from trellis.ops.arguments import check_rank
 
 _REAL_INPUT = ("rfft", "rfftn", "ihfft")
 
@@ -44,7 +46,7 @@ def _many(op: str) -> Callable[..., torch.Tensor]:
 
     def run(x: torch.Tensor, *, s: Any, axes: Any, norm: str) -> torch.Tensor:
         if axes is not None:
-            axes = positive_axes(op, x, axes)
+            axes = axes_of(op, axes, x.dim())
         along = axes if axes is not None else range(-(x.dim() if s is None else len(s)), 0)
         return _with_batch(native, _floating(op, x), along, s, axes, norm)
 
@@ -53,13 +55,3 @@ def _many(op: str) -> Callable[..., torch.Tensor]:
 
 fft, ifft, rfft, irfft, hfft, ihfft = map(_one, ("fft", "ifft", "rfft", "irfft", "hfft", "ihfft"))
 fftn, ifftn, rfftn, irfftn = map(_many, ("fftn", "ifftn", "rfftn", "irfftn"))
-
-
-def fftshift(x: torch.Tensor, *, axes: Any) -> torch.Tensor:
-    along = positive_axes("fftshift", x, axes)
-    return torch.fft.fftshift(x, along) if along else x
-
-
-def ifftshift(x: torch.Tensor, *, axes: Any) -> torch.Tensor:
-    along = positive_axes("ifftshift", x, axes)
-    return torch.fft.ifftshift(x, along) if along else x

@@ -16,11 +16,12 @@ from torch.compiler import is_compiling
 from trellis.backends.torch import grad, unsigned
 from trellis.backends.torch.manipulation import flip
 from trellis.backends.torch.meta import is_traced
-from trellis.backends.torch.operands import FLOAT, axis_of, dtype_of, value_for
+from trellis.backends.torch.operands import FLOAT, dtype_of, value_for
 from trellis.composites import indexing, on_arrays
 from trellis.core import errors
 from trellis.core.dtypes import integer_range
 from trellis.core.indexing import ARRAY, INDEXED_ALIKE
+from trellis.ops.arguments import axis_or_only, check_axis
 
 __all__ = [
     "getitem", "index_update", "segment_max", "segment_min", "segment_sum", "setitem", "take", "take_along_axis",
@@ -41,14 +42,14 @@ def _positions(op: str, indices: torch.Tensor, size: int) -> torch.Tensor:
 
 
 def take(x: torch.Tensor, indices: torch.Tensor, *, axis: int | None) -> torch.Tensor:
-    along = axis_of("take", x, axis)
+    along = axis_or_only("take", axis, x.shape)
     flat = _positions("take", indices, x.shape[along]).reshape(-1)
     taken = _index_select(x, along, flat)
     return taken if indices.dim() == 1 else taken.reshape(*x.shape[:along], *indices.shape, *x.shape[along + 1 :])
 
 
 def take_along_axis(x: torch.Tensor, indices: torch.Tensor, *, axis: int) -> torch.Tensor:
-    along = axis_of("take_along_axis", x, axis)
+    along = check_axis("take_along_axis", axis, x.dim())
     # torch.take_along_dim would broadcast too, but takes indices that are out of range modulo the size
     other = torch.broadcast_shapes(*((*y.shape[:along], 1, *y.shape[along + 1 :]) for y in (x, indices)))
     wide, places = (y.expand(*other[:along], y.shape[along], *other[along + 1 :]) for y in (x, indices))

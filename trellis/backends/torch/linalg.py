@@ -9,10 +9,11 @@ from typing import Any
 import torch
 
 from trellis.backends.elementwise import binary
-from trellis.backends.torch.operands import COMPLEX, FLOAT, HALF, INTEGER, NATIVE, positive_axes, promoted, to_tensors, weak
+from trellis.backends.torch.operands import COMPLEX, FLOAT, HALF, INTEGER, NATIVE, promoted, to_tensors, weak
 from trellis.backends.torch.unsigned import wide
 from trellis.composites import composed
 from trellis.composites.linalg import cofactors
+from trellis.composites.support import axes_of
 from trellis.core import errors, shape_checks
 from trellis.core.dtypes import common_dtype
 
@@ -182,7 +183,7 @@ def vector_norm(x: torch.Tensor, *, axis: Any, keepdims: bool, ord: float) -> to
         return torch.abs(x)
     if x.numel() == 0:  # torch refuses the largest of no elements, which is 0 for a norm
         return composed.vector_norm(x, axis=axis, keepdims=keepdims, ord=ord)
-    axes = None if axis is None else positive_axes("vector_norm", x, axis)
+    axes = None if axis is None else axes_of("vector_norm", axis, x.dim())
     if x.dtype is torch.float32 and ord == 2 and x.numel() > 100 * _BLOCK and len(axes or ()) in (0, x.dim()):
         flat = x.reshape(-1)  # torch adds up millions of squares one by one, and loses digits: blocks first
         whole = flat.numel() - flat.numel() % _BLOCK

@@ -6,10 +6,12 @@ from typing import Any
 
 import torch
 
-from trellis.backends.torch.operands import FLOAT, check_rank, positive_axes, same_dtype, value_for
+from trellis.backends.torch.operands import FLOAT, same_dtype, value_for
 from trellis.backends.torch.unsigned import moving
+from trellis.composites.support import axes_of
 from trellis.core import errors
 from trellis.core.typing import Axes, Sizes
+from trellis.ops.arguments import check_axis, check_rank
 
 _reshape = torch.reshape  # the method takes twice as long
 _flip = moving(torch.flip)
@@ -41,28 +43,17 @@ def moveaxis(x: torch.Tensor, *, source: tuple[int, ...], destination: tuple[int
 def expand_dims(x: torch.Tensor, *, axis: tuple[int, ...]) -> torch.Tensor:
     if len(axis) == 1:
         return x.unsqueeze(axis[0])
-    for a in _distinct_axes("expand_dims", axis, x.dim() + len(axis)):
+    for a in sorted(axes_of("expand_dims", axis, x.dim() + len(axis))):
         x = x.unsqueeze(a)
     return x
 
 
-def _distinct_axes(op: str, axis: tuple[int, ...], rank: int) -> list[int]:
-    """The axes of an array of `rank` dimensions, in rising order."""
-    for a in axis:
-        if not -rank <= a < rank:
-            raise errors.axis_error(op, a, rank)
-    positions = sorted({a % rank for a in axis})
-    if len(positions) < len(axis):
-        raise errors.axis_twice(op, axis)
-    return positions
-
-
 def squeeze(x: torch.Tensor, *, axis: tuple[int, ...]) -> torch.Tensor:
-    axes = _distinct_axes("squeeze", axis, x.dim())
+    axes = axes_of("squeeze", axis, x.dim())
     for a in axes:
         if x.shape[a] != 1:  # torch leaves such an axis as it is
             raise errors.not_of_size_one("squeeze", a, x.shape)
-    return torch.squeeze(x, tuple(axes))
+    return torch.squeeze(x, axes)
 
 
 def broadcast_to(x: torch.Tensor, *, shape: Sizes) -> torch.Tensor:
@@ -92,7 +83,7 @@ def unstack(x: torch.Tensor, *, axis: int) -> tuple[torch.Tensor, ...]:
 
 
 def flip(x: torch.Tensor, *, axis: Axes) -> torch.Tensor:
-    return _flip(x, positive_axes("flip", x, axis))
+    return _flip(x, axes_of("flip", axis, x.dim()))
 
 
 def roll(x: torch.Tensor, *, shift: int | tuple[int, ...], axis: Axes) -> torch.Tensor:
@@ -111,7 +102,7 @@ def tile(x: torch.Tensor, *, repetitions: tuple[int, ...]) -> torch.Tensor:
 def repeat(x: torch.Tensor, repeats: Any, *, axis: int | None) -> torch.Tensor:
     if axis is None:
         x, axis = x.reshape(-1), 0
-    (axis,) = positive_axes("repeat", x, axis)
+    axis = check_axis("repeat", axis, x.dim())
     if isinstance(repeats, int):
         return _repeat_interleave(x, repeats, axis)
     counts = repeats.to(torch.int64).reshape(-1) if repeats.dim() == 0 else repeats.to(torch.int64)

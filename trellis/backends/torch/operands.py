@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from trellis.composites.support import axes_of
 from trellis.core import dtypes, errors
 from trellis.core.dtypes import DType
 from trellis.core.table import compute_dtype
@@ -86,34 +87,9 @@ def value_for(op: str, x: torch.Tensor, value: Any) -> torch.Tensor:
     return value.to(x.dtype) if isinstance(value, torch.Tensor) else scalar(value, x.dtype, x.device)
 
 
-def check_rank(op: str, x: torch.Tensor, axis: Any) -> None:
-    """torch gives a 0-d tensor an axis 0; the standard does not."""
-    if x.dim() == 0 and axis != ():
-        raise errors.axis_error(op, axis if isinstance(axis, int) else axis[0], 0)
-
-
-def positive_axes(op: str, x: torch.Tensor, axis: Axes) -> tuple[int, ...]:
-    """The axes counted from the front; all of them for None."""
-    ndim = x.dim()
-    if axis is None:
-        return tuple(range(ndim))
-    chosen = (axis,) if isinstance(axis, int) else axis
-    for a in chosen:
-        if not -ndim <= a < ndim:
-            raise errors.axis_error(op, a, ndim)
-    return tuple(a % ndim for a in chosen)
-
-
-def axis_of(op: str, x: torch.Tensor, axis: int | None) -> int:
-    """The axis counted from the front. It may be left out for a 1-d array only."""
-    if axis is None and x.dim() != 1:
-        raise errors.axis_needed(op, x.shape)
-    return positive_axes(op, x, axis)[0]
-
-
 def flattened(op: str, x: torch.Tensor, axis: Axes) -> tuple[torch.Tensor, Callable[..., torch.Tensor]]:
     """`x` with the given axes made one, the last, for functions of one axis; and a function that brings a result back."""
-    axes = positive_axes(op, x, axis)
+    axes = axes_of(op, axis, x.dim())
     kept = [a for a in range(x.dim()) if a not in axes]
     order = [*kept, *axes]
     moved = x.permute(order)

@@ -9,11 +9,13 @@ from typing import Any
 
 import torch
 
-from trellis.backends.torch.operands import FLOAT, NATIVE, UNSIGNED, axis_of, check_rank, dtype_of, flattened, positive_axes
+from trellis.backends.torch.operands import FLOAT, NATIVE, UNSIGNED, dtype_of, flattened
 from trellis.backends.torch.unsigned import from_ordered, ordered_real
+from trellis.composites.support import axes_of
 from trellis.core.dtypes import DType
 from trellis.core.table import sum_dtype
 from trellis.core.typing import Axes
+from trellis.ops.arguments import axis_or_only, check_rank
 
 _sum = torch.sum
 # torch sums these in the dtype that we want: its own for floats, int64 for the others
@@ -47,7 +49,7 @@ def prod(x: torch.Tensor, *, axis: Axes, dtype: DType | None, keepdims: bool) ->
     if isinstance(axis, int):
         check_rank("prod", x, axis)
         return torch.prod(x, axis, keepdims).to(wanted)
-    axes = positive_axes("prod", x, axis)
+    axes = axes_of("prod", axis, x.dim())
     product = torch.prod(flattened("prod", x, axis)[0], -1).to(wanted)
     return product.reshape([1 if a in axes else n for a, n in enumerate(x.shape)]) if keepdims else product
 
@@ -91,7 +93,7 @@ def count_nonzero(x: torch.Tensor, *, axis: Axes, keepdims: bool) -> torch.Tenso
 
 def _spread(op: str, native: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
     def run(x: torch.Tensor, *, axis: Axes, correction: float, keepdims: bool) -> torch.Tensor:
-        x, axes = _floating(x), positive_axes(op, x, axis)
+        x, axes = _floating(x), axes_of(op, axis, x.dim())
         freedom = math.prod([x.shape[a] for a in axes]) - correction
         if axes and freedom > 0 and x.numel():
             return native(x, axes, correction=correction, keepdim=keepdims)
@@ -110,7 +112,7 @@ std, var = _spread("std", torch.std), _spread("var", torch.var)
 
 def _cumulative(op: str, native: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
     def run(x: torch.Tensor, *, axis: int | None, dtype: DType | None) -> torch.Tensor:
-        along = axis_of(op, x, axis)
+        along = axis_or_only(op, axis, x.shape)
         wanted, x = _accumulating(op, x, dtype)
         return native(x, along).to(wanted)
 
@@ -125,7 +127,7 @@ def logsumexp(x: torch.Tensor, *, axis: Axes, keepdims: bool) -> torch.Tensor:
     x = _floating(x)
     if axis == ():
         return x
-    axes = positive_axes("logsumexp", x, axis)
+    axes = axes_of("logsumexp", axis, x.dim())
     if not axes:
         return x.clone()
     result = torch.logsumexp(x, axes, keepdims)

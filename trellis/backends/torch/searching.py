@@ -7,9 +7,10 @@ from typing import Any
 
 import torch
 
-from trellis.backends.torch.operands import COMPLEX, FLOAT, check_rank, dtype_of, promoted, weak
+from trellis.backends.torch.operands import COMPLEX, FLOAT, dtype_of, promoted, weak
 from trellis.backends.torch.unsigned import ordered_real, wide
 from trellis.core import errors
+from trellis.ops.arguments import check_rank
 
 
 def _extreme_position(op: str, search: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
