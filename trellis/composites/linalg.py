@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from trellis import ops as tl
 from trellis.composites.reduction import squared
-from trellis.composites.support import cast, common, count, epsilon, eye, is_scalar, resize, wide
+from trellis.composites.support import cast, common, count, dtype_of, epsilon, eye, is_scalar, resize, wide
 from trellis.core.array import Array
 from trellis.core.dtypes import DType, real_of
 from trellis.core.typing import Operand
 from trellis.ops.arguments import check_axis
-from trellis.ops.shapes import differ
+from trellis.ops.shapes import differ, shape_of
 
 __all__ = ["cholesky_solve", "cross", "lstsq", "matrix_power", "matrix_rank", "outer", "pinv", "tensordot", "trace", "vecdot"]
 
@@ -117,6 +118,82 @@ def cofactors(x: Any, fixed: Any, identity: Any) -> Any:
 
 def _adjoint(x: Array) -> Array:
     return tl.conj(tl.matrix_transpose(x))
+
+
+def with_hermitian_gradient(x: Any) -> Any:
+    """`x` itself, of whose gradient the Hermitian part counts: the kernels read one triangle only. For natives."""
+    half = (x + _adjoint(x)) / 2
+    return half + tl.stop_gradient(x - half)
+
+
+def _orthogonal(basis: Any, vectors: Any) -> Any:
+    """`basis` without its parts along `vectors`, and orthonormal again: b (b^H b)^(-1/2), by the first terms of its series.
+
+    So the vectors of a full set beyond the first turn no more than they must.
+    """
+    basis = tl.stop_gradient(basis)
+    inside = _adjoint(vectors) @ basis  # 0, but it has derivatives
+    missing = _adjoint(inside) @ inside
+    rest = basis - vectors @ inside
+    half = rest @ missing / 2
+    return rest + half + half @ missing * 0.75
+
+
+def completed_qr(x: Any, reduced: Callable[[Any], Any], complete: Callable[[Any], Any]) -> tuple[Any, Any]:
+    """A full set of columns, with derivatives. For natives."""
+    (q, r), (basis, below) = reduced(x), complete(tl.stop_gradient(x))
+    columns = shape_of(x)[-1]
+    rest = _orthogonal(basis[..., columns:], q)
+    return tl.concat([q, rest], axis=-1), tl.concat([r, tl.zeros_like(below[..., columns:, :])], axis=-2)
+
+
+def completed_svd(thin: Any, full: Any) -> tuple[Any, Any, Any]:
+    """A full set of singular vectors, with derivatives, from a thin one that has them and any full one. For natives."""
+    (u, s, vh), (left, _, right) = thin, full
+    rank = shape_of(s)[-1]
+    left, right = _orthogonal(left[..., rank:], u), _orthogonal(_adjoint(right)[..., rank:], _adjoint(vh))
+    return tl.concat([u, left], axis=-1), s, tl.concat([vh, _adjoint(right)], axis=-2)
+
+
+def _row(x: Any) -> Any:
+    return x[..., None, :]
+
+
+def diagonal_matrix(x: Any) -> Any:
+    return x[..., None] * eye(x, x.shape[-1], dtype_of(x))
+
+
+def off_diagonal(x: Any) -> Any:
+    return x * (1 - eye(x, x.shape[-1], dtype_of(x)))
+
+
+def gaps(values: Any) -> Any:
+    """values(j) - values(i), and 1 on the diagonal."""
+    return _row(values) - values[..., None] + eye(values, values.shape[-1], dtype_of(values))
+
+
+def svd_gradient(gu: Any, gs: Any, gvh: Any, u: Any, s: Any, vh: Any) -> Any:
+    """J. Townsend, "Differentiating the singular value decomposition" (2016); complex vectors: Wan and Zhang (2019)."""
+    result = u * _row(tl.zeros_like(s) if gs is None else gs) @ vh
+    if gu is not None:
+        result = result + _left_vectors(gu, u, s, vh)
+    if gvh is not None:  # the right vectors are the left ones of the adjoint, whose phase has been counted already
+        result = result + _adjoint(_left_vectors(_adjoint(gvh), _adjoint(vh), s, _adjoint(u), phase=False))
+    return result
+
+
+def _left_vectors(gu: Any, u: Any, s: Any, vh: Any, *, phase: bool = True) -> Any:
+    """The gradient that comes by the left singular vectors."""
+    inner = _adjoint(u) @ gu
+    skew = inner - _adjoint(inner)
+    middle = off_diagonal(skew) / gaps(s * s) * _row(s)
+    if phase and dtype_of(u).kind == "c":
+        middle = middle + diagonal_matrix(tl.linalg.diagonal(skew) / (s * 2))
+    result = u @ middle @ vh
+    if u.shape[-2] == u.shape[-1]:
+        return result
+    outside = gu - u @ inner  # the part that leaves the space of the vectors
+    return result + outside / _row(s) @ vh
 
 
 def pinv(x: Array, rtol: Operand | None) -> Array:

@@ -16,6 +16,7 @@ from trellis.backends.elementwise import binary
 from trellis.backends.jax.host import compiled
 from trellis.backends.jax.meta import NATIVE
 from trellis.backends.jax.operands import differentiated_as, is_concrete, is_half, same_dtype, widened
+from trellis.composites.linalg import completed_svd, with_hermitian_gradient
 from trellis.core import errors, shape_checks
 
 __all__ = [
@@ -75,19 +76,9 @@ def _of_matrices(function: Callable[..., Any]) -> Callable[..., Any]:
     return compiled(run)
 
 
-def _adjoint(x: Any) -> Any:
-    return jnp.conj(jnp.swapaxes(x, -1, -2))
-
-
-def _with_hermitian_gradient(x: Any) -> Any:
-    """`x` itself. Of its gradient the Hermitian part counts, as on the other backends: the kernel reads one triangle only."""
-    half = (x + _adjoint(x)) / 2
-    return half + lax.stop_gradient(x - half)
-
-
 det = _of_matrices(lambda x: jnp.linalg.det(x))
-eigh = _of_matrices(lambda x: tuple(jnp.linalg.eigh(_with_hermitian_gradient(x), "L", symmetrize_input=False)))
-eigvalsh = _of_matrices(lambda x: jnp.linalg.eigvalsh(_with_hermitian_gradient(x), "L", symmetrize_input=False))
+eigh = _of_matrices(lambda x: tuple(jnp.linalg.eigh(with_hermitian_gradient(x), "L", symmetrize_input=False)))
+eigvalsh = _of_matrices(lambda x: jnp.linalg.eigvalsh(with_hermitian_gradient(x), "L", symmetrize_input=False))
 qr = _of_matrices(lambda x, *, mode: tuple(jnp.linalg.qr(x, mode)))
 slogdet = _of_matrices(lambda x: tuple(jnp.linalg.slogdet(x)))
 svdvals = _of_matrices(lambda x: jnp.linalg.svdvals(x))
@@ -183,22 +174,8 @@ svd = _of_matrices(_svd)
 
 
 def _completed_svd(x: Any) -> tuple[Any, Any, Any]:
-    """The vectors that have singular values, and a basis of what is left, which turns no more than it must."""
-    rest = jnp.linalg.svd(lax.stop_gradient(x), True)
-    u, s, vh = jnp.linalg.svd(x, False)
-    rank = s.shape[-1]
-    left = _orthogonal(rest[0][..., rank:], u)
-    right = _orthogonal(_adjoint(rest[2][..., rank:, :]), _adjoint(vh))
-    return jnp.concatenate([u, left], -1), s, jnp.concatenate([vh, _adjoint(right)], -2)
+    return completed_svd(jnp.linalg.svd(x, False), jnp.linalg.svd(lax.stop_gradient(x), True))
 
 
 # JAX has no derivative of a full set of singular vectors.
 _full_svd = differentiated_as(lambda x: tuple(jnp.linalg.svd(x, True)), _completed_svd)
-
-
-def _orthogonal(basis: Any, vectors: Any) -> Any:
-    """`basis` without its parts along `vectors`, and orthonormal again: b (b^H b)^(-1/2), by the first terms of its series."""
-    inside = _adjoint(vectors) @ basis  # 0, but it has derivatives
-    missing = _adjoint(inside) @ inside
-    one = jnp.eye(missing.shape[-1], dtype=missing.dtype)
-    return (basis - vectors @ inside) @ (one + missing @ (one / 2 + 3 / 8 * missing))

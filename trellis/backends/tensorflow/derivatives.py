@@ -5,6 +5,7 @@ Of complex numbers the gradient is d/d(real) + i d/d(imag), that of a holomorphi
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -16,8 +17,8 @@ from tensorflow.python.ops import gen_array_ops, gen_linalg_ops, gen_math_ops as
 
 from trellis.backends.tensorflow.arrangement import adjoint, swapped_with_last
 from trellis.backends.tensorflow.complexes import real_part
-from trellis.backends.tensorflow.meta import cast
-from trellis.composites.linalg import cofactors
+from trellis.composites import on_arrays
+from trellis.composites.linalg import cofactors, completed_qr, completed_svd, svd_gradient
 from trellis.composites.reduction import cumulative_prod_gradient, products_of_others
 
 
@@ -140,67 +141,23 @@ def _slogdet(g: Any, y: Any, x: Any) -> Any:
 
 
 # ---- singular vectors: TensorFlow's second derivative is wrong for complex matrices, and a full set may have none --------------
-def _off_diagonal(x: Any) -> Any:
-    return tf.linalg.set_diag(x, tf.zeros_like(x[..., 0]))
+_svd_gradient = on_arrays(svd_gradient)
 
 
 def singular_vectors(x: Any, full: bool) -> tuple[Any, Any, Any]:
-    """(u, s, v). Of a full set, the vectors beyond the singular values turn no more than they must."""
-    u, s, v = _with_gradient(_thin, _singular_vectors, x)
-    if not full or x.shape[-1] == x.shape[-2]:
-        return u, s, v
-    _, left, right = gen_linalg_ops.svd(tf.stop_gradient(x), True, True)
-    rank = tf.shape(s)[-1]
-    u, v = (tf.concat([y, _orthogonal(rest[..., rank:], y)], -1) for y, rest in ((u, left), (v, right)))
-    return u, s, v
+    """(u, s, vh). Of a full set, the vectors beyond the singular values turn no more than they must."""
+    thin = _with_gradient(lambda given: _svd(given, False), lambda g, y, _: _svd_gradient(*g, *y), x)
+    return completed_svd(thin, _svd(tf.stop_gradient(x), True)) if full and x.shape[-1] != x.shape[-2] else thin
+
+
+def _svd(x: Any, full: bool) -> tuple[Any, Any, Any]:
+    s, u, v = gen_linalg_ops.svd(x, True, full)
+    return u, real_part(s), adjoint(v)
 
 
 def orthogonal_triangular(x: Any, full: bool) -> tuple[Any, Any]:
-    """(q, r). Of a full set, the columns of q beyond those of x turn no more than they must; TensorFlow has no gradient there."""
+    """(q, r). TensorFlow has no gradient of a full set."""
     rows, columns = x.shape[-2:]
     if not full or None in (rows, columns) or rows <= columns or (tf.executing_eagerly() and not record.could_possibly_record()):
         return tuple(gen_linalg_ops.qr(x, full))  # type: ignore[return-value]
-    q, r = tf.linalg.qr(x)
-    rest, _ = tf.linalg.qr(tf.stop_gradient(x), full_matrices=True)
-    below = tf.zeros_like(rest[..., columns:, :columns])
-    return tf.concat([q, _orthogonal(rest[..., columns:], q)], -1), tf.concat([r, below], -2)
-
-
-def _thin(x: Any) -> tuple[Any, Any, Any]:
-    s, u, v = gen_linalg_ops.svd(x, True, False)
-    return u, real_part(s), v
-
-
-def _orthogonal(basis: Any, vectors: Any) -> Any:
-    """`basis` without its parts along `vectors`, and orthonormal again: b (b^H b)^(-1/2), by the first terms of its series."""
-    basis = tf.stop_gradient(basis)
-    inside = adjoint(vectors) @ basis  # 0, but it has derivatives
-    missing = adjoint(inside) @ inside
-    one = tf.eye(tf.shape(missing)[-1], dtype=missing.dtype)
-    return (basis - vectors @ inside) @ (one + missing @ (one / 2 + missing * tf.cast(3 / 8, missing.dtype)))
-
-
-def _singular_vectors(g: Any, y: Any, x: Any) -> Any:
-    """J. Townsend, "Differentiating the singular value decomposition" (2016); the phase as in Wan and Zhang (2019)."""
-    (gu, gs, gv), (u, s, v) = g, y
-    scale = cast(s, x.dtype)
-    row, column = scale[..., None, :], scale[..., :, None]
-    gaps = row * row - column * column + tf.eye(s.shape[-1], dtype=x.dtype)  # 1 on the diagonal
-    left, right = adjoint(u) @ gu, adjoint(v) @ gv
-    turned = left - adjoint(left)
-    middle = _off_diagonal(turned) / gaps * row + column * (_off_diagonal(right - adjoint(right)) / gaps)
-    diagonal = cast(gs, x.dtype)
-    if x.dtype.is_complex:
-        diagonal = diagonal + tf.linalg.diag_part(turned) / (2 * scale)
-    result = u @ (middle + tf.linalg.diag(diagonal)) @ adjoint(v)
-    if x.shape[-2] is None or x.shape[-2] > s.shape[-1]:
-        result = result + (gu - u @ left) / row @ adjoint(v)
-    if x.shape[-1] is None or x.shape[-1] > s.shape[-1]:
-        result = result + u @ adjoint((gv - v @ right) / row)
-    return result
-
-
-def with_hermitian_gradient(x: Any) -> Any:
-    """`x` itself. Of its gradient the Hermitian part counts, as on the other backends: the kernels read one triangle only."""
-    half = (x + adjoint(x)) / 2
-    return half + tf.stop_gradient(x - half)
+    return completed_qr(x, tf.linalg.qr, functools.partial(tf.linalg.qr, full_matrices=True))

@@ -19,6 +19,7 @@ from trellis.backends.tensorflow.derivatives import det, slogdet
 from trellis.backends.tensorflow.meta import NATIVE, cast, dtype_of, is_traced, rank_of, shape_of
 from trellis.backends.tensorflow.operands import HALF, choose, same_dtype
 from trellis.backends.tensorflow.shapes import at_least_zero, common_sizes, product, sizes, vector
+from trellis.composites.linalg import with_hermitian_gradient
 from trellis.core import dtypes, errors
 from trellis.core.dispatch import diagnose
 
@@ -202,12 +203,12 @@ def _column_scale(x: Any) -> Any:
 
 
 def eigh(x: Any) -> tuple[Any, Any]:
-    values, vectors = gen_linalg_ops.self_adjoint_eig_v2(derivatives.with_hermitian_gradient(x), True)
+    values, vectors = gen_linalg_ops.self_adjoint_eig_v2(with_hermitian_gradient(x), True)
     return real_part(values), vectors
 
 
 def eigvalsh(x: Any) -> Any:
-    return real_part(gen_linalg_ops.self_adjoint_eig_v2(derivatives.with_hermitian_gradient(x), False)[0])
+    return real_part(gen_linalg_ops.self_adjoint_eig_v2(with_hermitian_gradient(x), False)[0])
 
 
 def eig(x: Any) -> tuple[Any, Any]:
@@ -219,8 +220,7 @@ def eigvals(x: Any) -> Any:
 
 
 def svd(x: Any, *, full_matrices: bool) -> tuple[Any, Any, Any]:
-    u, s, v = derivatives.singular_vectors(x, full_matrices)
-    return u, s, adjoint(v)
+    return derivatives.singular_vectors(x, full_matrices)
 
 
 def svdvals(x: Any) -> Any:

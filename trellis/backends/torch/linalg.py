@@ -12,7 +12,7 @@ from trellis.backends.elementwise import binary
 from trellis.backends.torch.operands import COMPLEX, FLOAT, HALF, INTEGER, NATIVE, promoted, to_tensors, weak
 from trellis.backends.torch.unsigned import wide
 from trellis.composites import composed
-from trellis.composites.linalg import cofactors
+from trellis.composites.linalg import cofactors, completed_qr, completed_svd, with_hermitian_gradient
 from trellis.composites.support import axes_of
 from trellis.core import errors, shape_checks
 from trellis.core.dtypes import common_dtype
@@ -128,23 +128,15 @@ def solve_triangular(x1: torch.Tensor, x2: torch.Tensor, *, lower: bool, trans: 
 
 
 def cholesky(x: torch.Tensor, *, upper: bool) -> torch.Tensor:
-    return _run("cholesky", torch.linalg.cholesky, _with_hermitian_gradient(x) if x.is_complex() else x, upper=upper)
-
-
-def _with_hermitian_gradient(x: torch.Tensor) -> torch.Tensor:
-    """`x` itself. Of its gradient the Hermitian part counts; torch's, of complex matrices, has another part too."""
-    half = (x + x.mH) / 2
-    return half + (x - half).detach()
+    return _run("cholesky", torch.linalg.cholesky, with_hermitian_gradient(x) if x.is_complex() else x, upper=upper)
 
 
 def qr(x: torch.Tensor, *, mode: str) -> tuple[torch.Tensor, torch.Tensor]:
     rows, columns = x.shape[-2:]
     if mode == "reduced" or rows <= columns or not _differentiated(x):
         return _run("qr", torch.linalg.qr, x, mode=mode)
-    q, r = _run("qr", torch.linalg.qr, x, mode="reduced")  # torch has no derivative of the rest
-    rest, _ = _run("qr", torch.linalg.qr, x.detach(), mode="complete")
-    rest = _orthogonal(torch.cat([q, rest[..., columns:]], -1), columns)
-    return torch.cat([q, rest], -1), torch.cat([r, r.new_zeros((*r.shape[:-2], rows - columns, columns))], -2)
+    # torch has no derivative of a full set
+    return completed_qr(x, *(functools.partial(_run, "qr", torch.linalg.qr, mode=mode) for mode in ("reduced", "complete")))
 
 
 def _differentiated(x: torch.Tensor) -> bool:
@@ -155,23 +147,8 @@ def svd(x: torch.Tensor, *, full_matrices: bool) -> tuple[torch.Tensor, torch.Te
     found = _run("svd", torch.linalg.svd, x, full_matrices=full_matrices)
     if not full_matrices or x.shape[-1] == x.shape[-2] or not _differentiated(x):
         return found
-    return _with_rest(*found)
-
-
-def _with_rest(u: torch.Tensor, s: torch.Tensor, vh: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """The vectors beyond the singular values turn with the others; torch takes their derivative for 0."""
-    rank = s.shape[-1]
-    left, right = _orthogonal(u, rank), _orthogonal(vh.mH, rank)
-    return torch.cat([u[..., :rank], left], -1), s, torch.cat([vh[..., :rank, :], right.mH], -2)
-
-
-def _orthogonal(vectors: torch.Tensor, rank: int) -> torch.Tensor:
-    """The columns from `rank` on, orthonormal, orthogonal to those before: b (b^H b)^(-1/2), by the first terms of its series."""
-    first, basis = vectors[..., :rank], vectors[..., rank:].detach()
-    inside = first.mH @ basis  # 0, but it has derivatives
-    missing = inside.mH @ inside
-    one = torch.eye(missing.shape[-1], dtype=missing.dtype, device=missing.device)
-    return (basis - first @ inside) @ (one + missing @ (one / 2 + 3 / 8 * missing))
+    rank = found[1].shape[-1]
+    return completed_svd((found[0][..., :rank], found[1], found[2][..., :rank, :]), found)  # torch takes the derivative for 0
 
 
 _BLOCK = 4096

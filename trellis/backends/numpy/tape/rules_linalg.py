@@ -14,7 +14,7 @@ import numpy as np
 
 from trellis.backends.numpy.tape.recording import Linear, OfInputs, OfOutput, zeros_like
 from trellis.backends.numpy.tape.rules_support import adjoint, conjugate, identity
-from trellis.composites.linalg import cofactors
+from trellis.composites.linalg import cofactors, diagonal_matrix, gaps, off_diagonal, svd_gradient
 from trellis.composites.support import floating
 from trellis.core.dispatch import call
 from trellis.core.indexing import ARRAY
@@ -31,10 +31,6 @@ def _column(x: Any) -> Any:
 
 def _row(x: Any) -> Any:
     return x[..., None, :]
-
-
-def _diagonal_matrix(x: Any) -> Any:
-    return _column(x) * identity(x.shape[-1], x)
 
 
 # ---- products ----------------------------------------------------------------------------------------------------------------
@@ -213,7 +209,7 @@ def _qr(g: Any, y: Any, x: Any, *, mode: str) -> Any:
 def _qr_tall(gq: Any, gr: Any, q: Any, r: Any) -> Any:
     middle = gr @ adjoint(r) - adjoint(q) @ gq
     upper = np.triu(middle, k=1)
-    middle = upper + adjoint(upper) + _diagonal_matrix(_real(diagonal(middle), q))
+    middle = upper + adjoint(upper) + diagonal_matrix(_real(diagonal(middle), q))
     right = gq + q @ middle
     return adjoint(solve_triangular(r, adjoint(right), lower=False))
 
@@ -223,61 +219,31 @@ def _real(x: Any, like: Any) -> Any:
     return (x + conjugate(x)) * 0.5 if like.dtype.kind == "c" else x
 
 
-def _gaps(values: Any) -> Any:
-    """values(j) - values(i), and 1 on the diagonal."""
-    return _row(values) - _column(values) + identity(values.shape[-1], values)
-
-
-def _off_diagonal(x: Any) -> Any:
-    return x * (1 - identity(x.shape[-1], x))
-
-
 def _eigh(g: Any, y: Any, x: Any) -> Any:
     (gw, gv), (w, v) = g, y
-    middle = _diagonal_matrix(zeros_like(w) if gw is None else gw)
+    middle = diagonal_matrix(zeros_like(w) if gw is None else gw)
     if gv is not None:
-        middle = middle + _off_diagonal(adjoint(v) @ gv) / _gaps(w)
+        middle = middle + off_diagonal(adjoint(v) @ gv) / gaps(w)
     return _symmetric(v @ middle @ adjoint(v))
 
 
 def _eig(g: Any, y: Any, x: Any) -> Any:
     """C. Boeddeker et al., "On the computation of complex-valued gradients" (2017), for eigenvectors of length 1."""
     (gw, gv), (w, v) = g, y
-    middle = _diagonal_matrix(zeros_like(w) if gw is None else gw)
+    middle = diagonal_matrix(zeros_like(w) if gw is None else gw)
     if gv is not None:
         inner = adjoint(v) @ gv
         inner = inner - adjoint(v) @ v * _row(_real(diagonal(inner), v))
-        middle = middle + _off_diagonal(inner) / conjugate(_gaps(w))
+        middle = middle + off_diagonal(inner) / conjugate(gaps(w))
     return solve(adjoint(v), middle @ adjoint(v))
 
 
 def _svd(g: Any, y: Any, x: Any, *, full_matrices: bool) -> Any:
-    """J. Townsend, "Differentiating the singular value decomposition" (2016); complex vectors: Wan and Zhang (2019)."""
     (gu, gs, gvh), (u, s, vh) = g, y
     rank = s.shape[-1]
     gu, u = _leading(gu, u, rank), u[..., 0:rank]
-    gv = None if gvh is None else _leading(adjoint(gvh), adjoint(vh), rank)
-    vh = vh[..., 0:rank, :]
-    result = u * _row(zeros_like(s) if gs is None else gs) @ vh
-    if gu is not None:
-        result = result + _left_vectors(gu, u, s, vh)
-    if gv is not None:  # the right vectors are the left ones of the adjoint, whose phase has been counted already
-        result = result + adjoint(_left_vectors(gv, adjoint(vh), s, adjoint(u), phase=False))
-    return result
-
-
-def _left_vectors(gu: Any, u: Any, s: Any, vh: Any, *, phase: bool = True) -> Any:
-    """The gradient that comes by the left singular vectors."""
-    inner = adjoint(u) @ gu
-    skew = inner - adjoint(inner)
-    middle = _off_diagonal(skew) / _gaps(s * s) * _row(s)
-    if phase and u.dtype.kind == "c":
-        middle = middle + _diagonal_matrix(diagonal(skew) / (s * 2))
-    result = u @ middle @ vh
-    if u.shape[-2] == u.shape[-1]:
-        return result
-    outside = gu - u @ inner  # the part that leaves the space of the vectors
-    return result + outside / _row(s) @ vh
+    gvh = None if gvh is None else adjoint(_leading(adjoint(gvh), adjoint(vh), rank))
+    return svd_gradient(gu, gs, gvh, u, s, vh[..., 0:rank, :])
 
 
 def _leading(g: Any, y: Any, rank: int) -> Any:
