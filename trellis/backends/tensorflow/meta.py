@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import functools
 import math
 from collections.abc import Iterable
@@ -16,6 +15,7 @@ from tensorflow.python.ops import gen_array_ops, gen_math_ops
 
 from trellis.backends import META
 from trellis.core import dtypes, errors
+from trellis.core.dispatch import interpreters
 from trellis.core.dtypes import DType
 
 __all__ = ["as_tf_tensor", *META]  # pyright: ignore[reportUnsupportedDunderAll]
@@ -24,6 +24,7 @@ NATIVE: dict[DType, tf.DType] = {dtype: tf.as_dtype(name) for name, dtype in dty
 KNOWN: dict[tf.DType, DType] = {native: dtype for dtype, native in NATIVE.items()}
 
 _CPU, _GPU = 1, 2  # device types of DLPack
+_ALIGNMENT = 64
 
 
 # ---- helpers of the other modules ----------------------------------------------------------------------------------------------
@@ -247,47 +248,21 @@ def _import_dlpack(x: Any, copy: bool | None) -> Any:
     if int(x.__dlpack_device__()[0]) != _CPU:
         made = tf.experimental.dlpack.from_dlpack(x.__dlpack__())
         return gen_array_ops.deep_copy(made) if copy else made
-    try:
-        capsule = x.__dlpack__()
-    except BufferError:  # NumPy does not lend a read-only array to the unversioned protocol
-        if copy is False:
-            raise
-        return convert_to_tensor(np.from_dlpack(x))
-    view = _host_view(capsule)
+    view = _host_view(x)
     # A tensor on memory that is not aligned to 64 bytes aborts the process in its first op ("Check failed: IsAligned()").
     if not copy and view.flags.c_contiguous and (view.size == 0 or view.ctypes.data % _ALIGNMENT == 0):
-        return tf.experimental.dlpack.from_dlpack(capsule)
-    if copy is False:
+        try:
+            return tf.experimental.dlpack.from_dlpack(x.__dlpack__())
+        except BufferError:  # NumPy does not lend a read-only array to the unversioned protocol
+            if copy is False:
+                raise
+    elif copy is False:
         raise errors.copy_needed("from_dlpack", "memory that is not contiguous or not aligned to 64 bytes, on TensorFlow,")
-    return convert_to_tensor(view)  # copies, while `capsule` keeps the memory
+    return convert_to_tensor(view)  # copies
 
 
-class _DLTensor(ctypes.Structure):
-    _fields_ = [
-        ("data", ctypes.c_void_p), ("device_type", ctypes.c_int32), ("device_id", ctypes.c_int32), ("ndim", ctypes.c_int32),
-        ("code", ctypes.c_uint8), ("bits", ctypes.c_uint8), ("lanes", ctypes.c_uint16), ("shape", ctypes.POINTER(ctypes.c_int64)),
-        ("strides", ctypes.POINTER(ctypes.c_int64)), ("byte_offset", ctypes.c_uint64),
-    ]  # fmt: skip
-
-
-_ALIGNMENT = 64
-_DLPACK_KINDS = {0: "int", 1: "uint", 2: "float", 4: "bfloat", 5: "complex", 6: "bool"}
-_capsule_pointer = ctypes.pythonapi.PyCapsule_GetPointer
-_capsule_pointer.restype, _capsule_pointer.argtypes = ctypes.c_void_p, (ctypes.py_object, ctypes.c_char_p)
-
-
-def _host_view(capsule: Any) -> np.ndarray[Any, Any]:
-    """The memory that an unversioned capsule lends, as an ndarray; NumPy's own from_dlpack does not know bfloat16."""
-    lent = _DLTensor.from_address(_capsule_pointer(capsule, b"dltensor"))
-    name = _DLPACK_KINDS[lent.code] + ("" if lent.code == 6 else str(lent.bits))
-    dtype = np.dtype(NATIVE[dtypes.as_dtype(name)].as_numpy_dtype)
-    shape = tuple(lent.shape[: lent.ndim])
-    if 0 in shape:
-        return np.empty(shape, dtype)
-    rows = np.cumprod((1, *shape[:0:-1]), dtype=np.int64)[::-1] if shape else ()
-    strides = [int(n) * dtype.itemsize for n in (lent.strides[: lent.ndim] if lent.strides else rows)]
-    reach = [(n - 1) * stride for n, stride in zip(shape, strides)]
-    below = sum(n for n in reach if n < 0)
-    start = lent.data + lent.byte_offset + below
-    memory = (ctypes.c_char * (sum(map(abs, reach)) + dtype.itemsize)).from_address(start)
-    return np.ndarray(shape, dtype, memory, -below, strides)
+def _host_view(x: Any) -> np.ndarray[Any, Any]:
+    """The memory of an array. NumPy's own from_dlpack does not know bfloat16."""
+    native = getattr(x, "_data", x)
+    found = interpreters.get(type(native))
+    return np.from_dlpack(x) if found is None else found.to_numpy(native)
