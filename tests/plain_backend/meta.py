@@ -6,11 +6,10 @@ from typing import Any
 
 import ml_dtypes
 import numpy as np
-import plain_arrays
 from plain_arrays import PlainArray
 
 from trellis.backends import META
-from trellis.core.dtypes import DTYPES, DType, int64
+from trellis.core.dtypes import DTYPES, DType
 
 __all__ = [*META]  # pyright: ignore[reportUnsupportedDunderAll]
 
@@ -49,20 +48,8 @@ def native_device(device: Any) -> str:
     return "cpu"
 
 
-def default_int() -> DType:
-    return int64
-
-
-def version() -> str:
-    return plain_arrays.__version__
-
-
 def item(x: PlainArray) -> Any:
     return x.values.item()
-
-
-def holds_gradient(x: PlainArray) -> bool:
-    return False
 
 
 def is_traced(x: PlainArray) -> bool:

@@ -23,16 +23,8 @@ def full(*, shape: Sizes, fill_value: Any, dtype: DType, device: Any) -> Any:
     return _filled("full", shape, fill_value, dtype, placement(device))
 
 
-def empty(*, shape: Sizes, dtype: DType, device: Any) -> Any:
-    return _filled("empty", shape, 0, dtype, placement(device))
-
-
 def full_like(x: Any, *, fill_value: Any, dtype: DType | None, device: Any) -> Any:
     return _filled("full_like", x.shape, fill_value, dtype_of(x) if dtype is None else dtype, _place_like(x, device))
-
-
-def empty_like(x: Any, *, dtype: DType | None, device: Any) -> Any:
-    return _filled("empty_like", x.shape, 0, dtype_of(x) if dtype is None else dtype, _place_like(x, device))
 
 
 def _filled(op: str, shape: Sizes, fill_value: Any, dtype: DType, place: Any) -> Any:
@@ -84,18 +76,6 @@ def eye(*, n_rows: int, n_cols: int, k: int, dtype: DType, device: Any) -> Any:
     if n_rows * n_cols <= SMALL:
         return from_host(np.eye(n_rows, n_cols, k, native_dtype(dtype)), device)
     return jnp.eye(n_rows, n_cols, k, dtype=native_dtype(dtype), device=placement(device))
-
-
-def _frequencies(op: str) -> Any:
-    def run(*, n: int, d: float, dtype: DType, device: Any) -> Any:
-        if n <= SMALL:
-            return from_host(getattr(np.fft, op)(n, d).astype(native_dtype(dtype)), device)
-        return getattr(jnp.fft, op)(n, d=d, dtype=native_dtype(dtype), device=placement(device))
-
-    return run
-
-
-fftfreq, rfftfreq = _frequencies("fftfreq"), _frequencies("rfftfreq")
 
 
 def _triangle(op: str) -> Any:

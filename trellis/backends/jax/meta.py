@@ -19,7 +19,7 @@ from trellis.core.container import Container
 from trellis.core.dtypes import DTYPES, DType
 from trellis.core.free import ARRAYS
 
-__all__ = [*META]  # pyright: ignore[reportUnsupportedDunderAll]
+__all__ = ["default_int", *META]  # pyright: ignore[reportUnsupportedDunderAll]
 
 NATIVE: dict[DType, Any] = {d: np.dtype(getattr(jnp, "bool_" if n == "bool" else n)) for n, d in DTYPES.items()}
 _DTYPES: dict[Any, DType] = {native: d for d, native in NATIVE.items()}
@@ -48,10 +48,6 @@ def default_int() -> DType:
     return dtypes.int64 if jax.config.jax_enable_x64 else dtypes.int32
 
 
-def version() -> str:
-    return jax.__version__
-
-
 # ---- shape and value -------------------------------------------------------------------------------------------------
 def shape_of(x: Any) -> tuple[Any, ...]:
     return x.shape
@@ -65,10 +61,6 @@ def item(x: Any) -> Any:
     if x.size != 1:
         raise errors.not_one_element(x.shape)
     return x.item()
-
-
-def holds_gradient(x: Any) -> bool:
-    return False  # a tracer does
 
 
 def is_traced(x: Any) -> bool:

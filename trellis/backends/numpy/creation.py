@@ -10,7 +10,7 @@ import numpy as np
 from trellis.backends.numpy.meta import FLOAT64, NATIVE, cast, dtype_of, native_device
 from trellis.backends.numpy.quiet import quiet
 from trellis.core import errors
-from trellis.core.dtypes import DType, float64
+from trellis.core.dtypes import DType
 from trellis.core.typing import Sizes
 
 
@@ -60,16 +60,6 @@ def linspace(*, start: Any, stop: Any, num: int, endpoint: bool, dtype: DType, d
 def eye(*, n_rows: int, n_cols: int, k: int, dtype: DType, device: Any) -> Any:
     native_device(device)
     return np.eye(n_rows, n_cols, k, NATIVE[dtype])
-
-
-def fftfreq(*, n: int, d: float, dtype: DType, device: Any) -> Any:
-    native_device(device)
-    return cast(np.fft.fftfreq(n, d), NATIVE[dtype or float64])
-
-
-def rfftfreq(*, n: int, d: float, dtype: DType, device: Any) -> Any:
-    native_device(device)
-    return cast(np.fft.rfftfreq(n, d), NATIVE[dtype or float64])
 
 
 def meshgrid(*arrays: Any, indexing: str) -> tuple[Any, ...]:

@@ -10,7 +10,7 @@ import numpy as np
 from trellis.backends import META
 from trellis.backends.numpy.quiet import quiet
 from trellis.core import errors
-from trellis.core.dtypes import DTYPES, DType, int64
+from trellis.core.dtypes import DTYPES, DType
 
 __all__ = [*META]  # pyright: ignore[reportUnsupportedDunderAll]
 
@@ -63,22 +63,10 @@ def native_device(device: Any) -> str:
     raise errors.unknown_device(device, "numpy", devices())
 
 
-def default_int() -> DType:
-    return int64
-
-
-def version() -> str:
-    return np.__version__
-
-
 def item(x: Any) -> Any:
     if x.size != 1:
         raise errors.not_one_element(x.shape)
     return x.item()
-
-
-def holds_gradient(x: Any) -> bool:
-    return False
 
 
 def is_traced(x: Any) -> bool:

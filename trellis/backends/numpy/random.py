@@ -10,7 +10,7 @@ import numpy as np
 from trellis.backends.numpy.meta import BFLOAT16, FLOAT16, FLOAT32, NATIVE, native_device
 from trellis.core.dtypes import DType
 
-__all__ = ["Generator", "check_draw", "draws_in_graph", "random_unit", "random_words", "threefry"]
+__all__ = ["Generator", "random_unit", "random_words", "threefry"]
 
 _BLOCK = 1 << 16
 _ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
@@ -101,14 +101,6 @@ def _fill_unit(made: Any, x: Any, y: Any) -> None:
         np.right_shift(bits, np.uint64(12), out=bits)
         np.bitwise_or(bits, np.uint64(0x3FF0000000000000), out=bits)
         np.subtract(made, 1.0, out=made)
-
-
-def check_draw(op: str) -> None:
-    pass
-
-
-def draws_in_graph() -> bool:
-    return False
 
 
 class Generator:

@@ -5,15 +5,14 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import numpy as np
 import tensorflow as tf
 from tensorflow.python.ops import gen_array_ops, gen_math_ops as gen
 
-from trellis.backends.tensorflow.meta import NATIVE, cast, device_of, dtype_of, filled, from_numpy, scope, tensor
+from trellis.backends.tensorflow.meta import NATIVE, cast, device_of, dtype_of, filled, scope, tensor
 from trellis.backends.tensorflow.operands import choose
 from trellis.backends.tensorflow.shapes import sizes, vector
 from trellis.core import errors
-from trellis.core.dtypes import DType, float32
+from trellis.core.dtypes import DType
 from trellis.core.typing import Sizes
 
 
@@ -34,17 +33,9 @@ def full(*, shape: Sizes, fill_value: Any, dtype: DType, device: Any) -> Any:
         return gen_array_ops.fill(vector(shape), _value("full", fill_value, dtype))
 
 
-def empty(*, shape: Sizes, dtype: DType, device: Any) -> Any:
-    return full(shape=shape, fill_value=0, dtype=dtype, device=device)
-
-
 def full_like(x: Any, *, fill_value: Any, dtype: DType | None, device: Any) -> Any:
     with scope(device_of(x) if device is None and x.device else device):
         return gen_array_ops.fill(vector(sizes(x)), _value("full_like", fill_value, dtype_of(x) if dtype is None else dtype))
-
-
-def empty_like(x: Any, *, dtype: DType | None, device: Any) -> Any:
-    return full_like(x, fill_value=0, dtype=dtype, device=device)
 
 
 def _count_up(stop: Any) -> Any:
@@ -76,14 +67,6 @@ def linspace(*, start: Any, stop: Any, num: int, endpoint: bool, dtype: DType, d
         if dtype.kind in "iu":
             values = gen.floor(values)
         return cast(values, NATIVE[dtype])
-
-
-def fftfreq(*, n: int, d: float, dtype: DType | None, device: Any) -> Any:
-    return from_numpy(np.fft.fftfreq(n, d), dtype=dtype or float32, device=device, copy=True)
-
-
-def rfftfreq(*, n: int, d: float, dtype: DType | None, device: Any) -> Any:
-    return from_numpy(np.fft.rfftfreq(n, d), dtype=dtype or float32, device=device, copy=True)
 
 
 def eye(*, n_rows: int, n_cols: int, k: int, dtype: DType, device: Any) -> Any:

@@ -18,7 +18,7 @@ from trellis.core import dtypes, errors
 from trellis.core.dispatch import interpreters
 from trellis.core.dtypes import DType
 
-__all__ = ["as_tf_tensor", *META]  # pyright: ignore[reportUnsupportedDunderAll]
+__all__ = ["as_tf_tensor", "holds_gradient", *META]  # pyright: ignore[reportUnsupportedDunderAll]
 
 NATIVE: dict[DType, tf.DType] = {dtype: tf.as_dtype(name) for name, dtype in dtypes.DTYPES.items()}
 KNOWN: dict[tf.DType, DType] = {native: dtype for dtype, native in NATIVE.items()}
@@ -91,14 +91,6 @@ def shape_of(x: Any) -> tuple[int | None, ...]:
 
 def rank_of(x: Any) -> int:
     return x.shape.rank
-
-
-def default_int() -> DType:
-    return dtypes.int64
-
-
-def version() -> str:
-    return tf.__version__
 
 
 def holds_gradient(x: Any) -> bool:

@@ -26,7 +26,7 @@ from trellis.core import dtypes
 from trellis.core.dispatch import load
 from trellis.core.dtypes import DType
 
-__all__ = ["Generator", "check_draw", "draws_in_graph", "dynamic_shape", "random_unit", "random_words", "threefry"]
+__all__ = ["Generator", "draws_in_graph", "dynamic_shape", "random_unit", "random_words", "threefry"]
 
 _ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
 
@@ -106,10 +106,6 @@ def _unit(dtype: DType, x: Any, y: Any) -> Any:
     low_bits, drop, step = (0xFFFF, 6, 2.0**-10) if dtype is dtypes.float16 else (0xFF, 1, 2.0**-7)
     whole = bitwise.right_shift(bitwise.bitwise_and(words, low_bits), drop)
     return cast(gen.mul(cast(whole, tf.float32), step), NATIVE[dtype])
-
-
-def check_draw(op: str) -> None:
-    pass
 
 
 def dynamic_shape(*arrays: Any, event: int) -> tuple[Any, ...]:

@@ -17,7 +17,7 @@ from trellis.core.container import Container
 from trellis.core.dtypes import DType
 from trellis.core.free import ARRAYS, Free
 
-__all__ = [*META]  # pyright: ignore[reportUnsupportedDunderAll]
+__all__ = ["holds_gradient", *META]  # pyright: ignore[reportUnsupportedDunderAll]
 
 
 def native_dtype(dtype: DType) -> torch.dtype:
@@ -64,14 +64,6 @@ def devices() -> list[str]:
 
 def default_device() -> str:
     return _device_name(torch.get_default_device())
-
-
-def default_int() -> DType:
-    return dtypes.int64
-
-
-def version() -> str:
-    return torch.__version__
 
 
 def item(x: torch.Tensor) -> Any:

@@ -22,7 +22,7 @@ from trellis.random.keys import Key, key_data, make_key
 from trellis.random.sources import NativeKey
 from trellis.random.state import current_state
 
-__all__ = ["Generator", "GraphGenerator", "check_draw", "draws_in_graph", "random_unit", "random_words", "threefry"]
+__all__ = ["Generator", "GraphGenerator", "draws_in_graph", "random_unit", "random_words", "threefry"]
 
 # Inductor expands expressions of constants alone, which doubles them in each round; those that read a tensor it stores.
 _ZERO = torch.zeros((), dtype=torch.int32)
@@ -130,10 +130,6 @@ def _unit_brain(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
 
 
 _UNIT = {dtypes.float32: _unit32, dtypes.float64: _unit64, dtypes.float16: _unit16, dtypes.bfloat16: _unit_brain}
-
-
-def check_draw(op: str) -> None:
-    pass
 
 
 def draws_in_graph() -> bool:
