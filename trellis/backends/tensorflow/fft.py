@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from typing import Any
 
 import tensorflow as tf
@@ -17,7 +16,6 @@ from trellis.core.typing import Sizes
 
 _FORWARD = {1: gen_spectral_ops.fft, 2: gen_spectral_ops.fft2d, 3: gen_spectral_ops.fft3d}
 _INVERSE = {1: gen_spectral_ops.ifft, 2: gen_spectral_ops.ifft2d, 3: gen_spectral_ops.ifft3d}
-_OPPOSITE = {"backward": "forward", "forward": "backward", "ortho": "ortho"}
 _POWER = {"backward": 0.0, "ortho": 0.5, "forward": 1.0}
 
 
@@ -32,9 +30,7 @@ def _axes_and_points(x: Any, s: Any, axes: Any) -> tuple[list[int], list[Any]]:
     return axes, [own[a] for a in axes] if s is None else list(s)
 
 
-def _transform(
-    op: str, kernel: Kernel, x: Any, axes: list[int], given: list[Any], points: list[Any], norm: str, inverse: bool
-) -> Any:  # fmt: skip
+def _transform(kernel: Kernel, x: Any, axes: list[int], given: list[Any], points: list[Any], norm: str, inverse: bool) -> Any:
     """`kernel` along `axes`, which are cut or filled with zeros to the sizes `given`.
 
     The kernels divide by the number of points in the inverse only, which is norm="backward".
@@ -62,61 +58,48 @@ def _resized(x: Any, wanted: list[Any]) -> Any:
     return tf.pad(x, [(0, 0)] * first + [(0, at_least_zero(m - n)) for n, m in zip(own[first:], wanted)])
 
 
-# ---- the three kinds -----------------------------------------------------------------------------------------------------------
-def _complex(op: str, x: Any, s: Any, axes: Any, norm: str, inverse: bool) -> Any:
+# ---- ops -----------------------------------------------------------------------------------------------------------------------
+def _complex(x: Any, s: Any, axes: Any, norm: str, inverse: bool) -> Any:
     x = cast(x, NATIVE[dtypes.complex_of(dtype_of(x))])
     axes, points = _axes_and_points(x, s, axes)
     kernels = _INVERSE if inverse else _FORWARD
     if len(axes) in kernels and len(set(axes)) == len(axes):
-        return _transform(op, kernels[len(axes)], x, axes, points, points, norm, inverse)
+        return _transform(kernels[len(axes)], x, axes, points, points, norm, inverse)
     for axis, n in zip(axes, points):  # kernels go to three axes; an axis named twice is transformed twice
-        x = _transform(op, kernels[1], x, [axis], [n], [n], norm, inverse)
+        x = _transform(kernels[1], x, [axis], [n], [n], norm, inverse)
     return x
 
 
-def _from_real(op: str, x: Any, s: Any, axes: Any, norm: str) -> Any:
+def _one_axis(inverse: bool) -> Kernel:
+    def run(x: Any, *, n: int | None, axis: int, norm: str) -> Any:
+        return _complex(x, None if n is None else (n,), (axis,), norm, inverse)
+
+    return run
+
+
+def _many_axes(inverse: bool) -> Kernel:
+    def run(x: Any, *, s: Sizes | None, axes: Sizes | None, norm: str) -> Any:
+        return _complex(x, s, axes, norm, inverse)
+
+    return run
+
+
+fft, ifft, fftn, ifftn = _one_axis(False), _one_axis(True), _many_axes(False), _many_axes(True)
+
+
+def rfft(x: Any, *, n: int | None, axis: int, norm: str) -> Any:
     dtype = dtype_of(x)
     if dtype.kind == "c":
-        raise errors.not_real(op, dtype)
+        raise errors.not_real("rfft", dtype)
     x = cast(x, tf.float64 if dtype is dtypes.float64 else tf.float32)
-    (*axes, last), (*points, n) = _axes_and_points(x, s, axes)
+    axes, (points,) = _axes_and_points(x, None if n is None else (n,), (axis,))
     native = NATIVE[dtypes.complex_of(dtype)]
-    x = _transform(op, lambda x: gen_spectral_ops.rfft(x, vector((n,)), native), x, [last], [n], [n], norm, False)
-    return _complex(op, x, points, axes, norm, False)
+    return _transform(lambda x: gen_spectral_ops.rfft(x, vector((points,)), native), x, axes, [points], [points], norm, False)
 
 
-def _to_real(op: str, x: Any, s: Any, axes: Any, norm: str) -> Any:
-    (*axes, last), (*points, n) = _axes_and_points(x, s, axes)
-    n = 2 * (n - 1) if s is None else n
-    x = _complex(op, x, points, axes, norm, True)
-    native = x.dtype.real_dtype
-    return _transform(op, lambda x: gen_spectral_ops.irfft(x, vector((n,)), native), x, [last], [n // 2 + 1], [n], norm, True)
-
-
-# ---- ops -----------------------------------------------------------------------------------------------------------------------
-def _one_axis(op: str, transform: Kernel) -> Kernel:
-    def run(x: Any, *, n: int | None, axis: int, norm: str) -> Any:
-        return transform(op, x, None if n is None else (n,), (axis,), norm)
-
-    return run
-
-
-def _many_axes(op: str, transform: Kernel) -> Kernel:
-    def run(x: Any, *, s: Sizes | None, axes: Sizes | None, norm: str) -> Any:
-        return transform(op, x, s, axes, norm)
-
-    return run
-
-
-_forward, _inverse = (functools.partial(_complex, inverse=inverse) for inverse in (False, True))
-fft, ifft, rfft, irfft = map(_one_axis, ("fft", "ifft", "rfft", "irfft"), (_forward, _inverse, _from_real, _to_real))
-fftn, ifftn, rfftn, irfftn = map(_many_axes, ("fftn", "ifftn", "rfftn", "irfftn"), (_forward, _inverse, _from_real, _to_real))
-
-
-def hfft(x: Any, *, n: int | None, axis: int, norm: str) -> Any:
-    conjugate = gen_math_ops.conj(_forward("hfft", x, (), (), norm))
-    return _to_real("hfft", conjugate, None if n is None else (n,), (axis,), _OPPOSITE[norm])
-
-
-def ihfft(x: Any, *, n: int | None, axis: int, norm: str) -> Any:
-    return gen_math_ops.conj(_from_real("ihfft", x, None if n is None else (n,), (axis,), _OPPOSITE[norm]))
+def irfft(x: Any, *, n: int | None, axis: int, norm: str) -> Any:
+    x = cast(x, NATIVE[dtypes.complex_of(dtype_of(x))])
+    axes, (half,) = _axes_and_points(x, None, (axis,))
+    points, native = 2 * (half - 1) if n is None else n, x.dtype.real_dtype
+    kernel = lambda x: gen_spectral_ops.irfft(x, vector((points,)), native)  # noqa: E731
+    return _transform(kernel, x, axes, [points // 2 + 1], [points], norm, True)
