@@ -21,8 +21,7 @@ from trellis.core import errors, shape_checks
 
 __all__ = [
     "cholesky", "cross", "det", "diagonal", "eig", "eigh", "eigvals", "eigvalsh", "einsum", "inv", "kron", "matmul",
-    "matrix_power", "matrix_transpose", "pinv", "qr", "slogdet", "solve", "solve_triangular", "svd", "svdvals", "tensordot",
-    "vecdot",
+    "matrix_transpose", "pinv", "qr", "slogdet", "solve", "solve_triangular", "svd", "svdvals", "tensordot", "vecdot",
 ]  # fmt: skip
 
 
@@ -83,13 +82,6 @@ qr = _of_matrices(lambda x, *, mode: tuple(jnp.linalg.qr(x, mode)))
 slogdet = _of_matrices(lambda x: tuple(jnp.linalg.slogdet(x)))
 svdvals = _of_matrices(lambda x: jnp.linalg.svdvals(x))
 pinv = compiled(lambda x, rtol: _like(x, jnp.linalg.pinv(widened(x), rtol)))
-_matrix_power = compiled(lambda x, *, n: jnp.linalg.matrix_power(x, n))
-
-
-def matrix_power(x: Any, *, n: int) -> Any:
-    if n > 1 and x.dtype.kind == "b":
-        raise errors.not_numeric("matmul")
-    return matrix_power(inv(x), n=-n) if n < 0 else _matrix_power(x, n=n)
 
 
 # ---- functions that fail for some matrices ---------------------------------------------------------------------------

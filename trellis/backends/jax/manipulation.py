@@ -13,7 +13,7 @@ from trellis.core import errors
 from trellis.core.typing import Sizes
 
 __all__ = [
-    "broadcast_arrays", "broadcast_to", "concat", "diag", "expand_dims", "flip", "moveaxis", "pad", "permute_dims", "repeat",
+    "broadcast_to", "concat", "diag", "expand_dims", "flip", "moveaxis", "pad", "permute_dims", "repeat",
     "reshape", "roll", "squeeze", "stack", "tile", "unstack",
 ]  # fmt: skip
 
@@ -47,11 +47,6 @@ def permute_dims(x: Any, *, axes: tuple[int, ...]) -> Any:
     if len(axes) != ndim:  # NumPy and jnp take no axes for the reverse of all
         raise ValueError(axes)
     return _permute_dims(x, axes=tuple(a + ndim if -ndim <= a < 0 else a for a in axes))  # lax takes no negative axes
-
-
-def broadcast_arrays(*arrays: Any) -> tuple[Any, ...]:
-    shape = jnp.broadcast_shapes(*(x.shape for x in arrays))
-    return tuple(broadcast_to(x, shape=shape) for x in arrays)
 
 
 def concat(*arrays: Any, axis: int | None) -> Any:

@@ -69,12 +69,6 @@ def vecdot(x1: Any, x2: Any, *, axis: int) -> Any:
     return _product("vecdot", np.vecdot, x1, x2, axis=axis)
 
 
-def outer(x1: Any, x2: Any) -> Any:
-    if x1.ndim != 1 or x2.ndim != 1:
-        raise errors.not_vectors("outer", (x1.shape, x2.shape))
-    return _product("outer", np.multiply.outer, x1, x2)
-
-
 def cross(x1: Any, x2: Any, *, axis: int) -> Any:
     return _product("cross", np.linalg.cross, x1, x2, axis=axis)
 

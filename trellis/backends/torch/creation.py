@@ -90,12 +90,6 @@ def _frequencies(native: Callable[..., torch.Tensor]) -> Callable[..., torch.Ten
 fftfreq, rfftfreq = _frequencies(torch.fft.fftfreq), _frequencies(torch.fft.rfftfreq)
 
 
-def meshgrid(*arrays: torch.Tensor, indexing: str) -> tuple[torch.Tensor, ...]:
-    rank = len(arrays)
-    grids = torch.broadcast_tensors(*(x.reshape([-1 if j == i else 1 for j in range(rank)]) for i, x in enumerate(arrays)))
-    return tuple(grid.transpose(0, 1) for grid in grids) if indexing == "xy" and rank > 1 else tuple(grids)
-
-
 def _triangle(native: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
     def run(x: torch.Tensor, *, k: int) -> torch.Tensor:
         return native(wide(x), k).to(x.dtype) if x.dtype in UNSIGNED else native(x, k)
