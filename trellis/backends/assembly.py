@@ -49,6 +49,10 @@ class Backend(SimpleNamespace):
     def draws_in_graph(self) -> bool:
         return False
 
+    def draws_on_host(self, device: Any) -> bool:
+        """Whether NumPy can draw the random numbers for a device."""
+        return False
+
     def empty(self, *, shape: Sizes, dtype: DType, device: Any) -> Any:
         return self.full(shape=shape, fill_value=0, dtype=dtype, device=device)
 

@@ -42,16 +42,20 @@ class Seeded:
     def __init__(self, words: Any, interpreter: Any, device: Any) -> None:
         self._words, self._ops, self._device = words, interpreter, device
 
-    def _key(self, stream: int) -> Any:
-        return derived(self._words, STREAM, stream) if stream else self._words
+    def _draw(self, op: str, stream: int, **params: Any) -> Array:
+        key = derived(self._words, STREAM, stream) if stream else self._words
+        if type(key) is not tuple or not self._ops.draws_on_host(self._device):
+            return Array(getattr(self._ops, op)(key, device=self._device, **params))
+        made = getattr(load("numpy"), op)(key, device=None, **params)  # in fewer passes
+        return Array(self._ops.from_numpy(made, dtype=None, device=self._device, copy=None))
 
     def words(self, shape: Size, stream: int = 0, offset: int = 0) -> Array:
         """Random uint32."""
-        return Array(self._ops.random_words(self._key(stream), shape=shape, offset=offset, device=self._device))
+        return self._draw("random_words", stream, shape=shape, offset=offset)
 
     def unit(self, shape: Size, dtype: DType, stream: int = 0, offset: int = 0) -> Array:
         """Uniform in [0, 1)."""
-        return Array(self._ops.random_unit(self._key(stream), shape=shape, dtype=dtype, offset=offset, device=self._device))
+        return self._draw("random_unit", stream, shape=shape, dtype=dtype, offset=offset)
 
     def normal(self, shape: Size, dtype: DType, stream: int = 0, offset: int = 0) -> Array:
         grid = computing(dtype)

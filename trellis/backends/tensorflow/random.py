@@ -10,23 +10,12 @@ import tensorflow as tf
 from tensorflow.python.ops import gen_array_ops, gen_bitwise_ops as bitwise, gen_math_ops as gen
 
 from trellis.backends.elementwise import Kernel
-from trellis.backends.tensorflow.meta import (
-    NATIVE,
-    cast,
-    default_device,
-    filled,
-    from_numpy,
-    native_device,
-    rank_of,
-    scope,
-    tensor,
-)
+from trellis.backends.tensorflow.meta import NATIVE, cast, default_device, filled, native_device, rank_of, scope, tensor
 from trellis.backends.tensorflow.shapes import common_sizes, sizes
 from trellis.core import dtypes
-from trellis.core.dispatch import load
 from trellis.core.dtypes import DType
 
-__all__ = ["Generator", "draws_in_graph", "dynamic_shape", "random_unit", "random_words", "threefry"]
+__all__ = ["Generator", "draws_in_graph", "draws_on_host", "dynamic_shape", "random_unit", "random_words", "threefry"]
 
 _ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
 
@@ -73,23 +62,15 @@ def _filled(key: Any, shape: Any, offset: int, device: Any, finish: Kernel) -> A
         return tf.reshape(finish(*_counted(_key_words(key), size, offset)), shape)
 
 
-def _is_on_host(key: Any, device: Any) -> bool:
-    """Whether NumPy can draw the numbers, in fewer passes: of a plain key, eagerly, on a CPU."""
-    place = default_device() if device is None else native_device(device)
-    return type(key) is tuple and tf.executing_eagerly() and "cpu" in place.lower()
+def draws_on_host(device: Any) -> bool:
+    return tf.executing_eagerly() and "cpu" in (default_device() if device is None else native_device(device)).lower()
 
 
 def random_words(key: Any, *, shape: tuple[Any, ...], offset: int, device: Any) -> Any:
-    if _is_on_host(key, device):
-        drawn = load("numpy").random_words(key, shape=shape, offset=offset, device=None)
-        return from_numpy(drawn, dtype=None, device=device, copy=None)
     return _filled(key, shape, offset, device, bitwise.bitwise_xor)
 
 
 def random_unit(key: Any, *, shape: tuple[Any, ...], dtype: DType, offset: int, device: Any) -> Any:
-    if _is_on_host(key, device):
-        drawn = load("numpy").random_unit(key, shape=shape, dtype=dtype, offset=offset, device=None)
-        return from_numpy(drawn, dtype=None, device=device, copy=None)
     return _filled(key, shape, offset, device, functools.partial(_unit, dtype))
 
 

@@ -22,7 +22,7 @@ from trellis.random.keys import Key, key_data, make_key
 from trellis.random.sources import NativeKey
 from trellis.random.state import current_state
 
-__all__ = ["Generator", "GraphGenerator", "draws_in_graph", "random_unit", "random_words", "threefry"]
+__all__ = ["Generator", "GraphGenerator", "draws_in_graph", "draws_on_host", "random_unit", "random_words", "threefry"]
 
 # Inductor expands expressions of constants alone, which doubles them in each round; those that read a tensor it stores.
 _ZERO = torch.zeros((), dtype=torch.int32)
@@ -93,22 +93,17 @@ def _filled(key: Any, shape: tuple[int, ...], offset: int, device: Any, finish: 
     return finish(*_counted(_key_words(key), math.prod(shape), offset, native_device(device))).reshape(shape)
 
 
-def _is_on_host(key: Any, device: Any) -> bool:
-    """Whether NumPy can draw the numbers, in fewer passes: of a plain key, eagerly, on a CPU."""
-    if type(key) is not tuple or torch.compiler.is_compiling() or torch._C._len_torch_dispatch_stack():
+def draws_on_host(device: Any) -> bool:
+    if torch.compiler.is_compiling() or torch._C._len_torch_dispatch_stack():
         return False
     return (torch.get_default_device() if device is None else native_device(device)).type == "cpu"  # type: ignore[union-attr]
 
 
 def random_words(key: Any, *, shape: tuple[int, ...], offset: int, device: Any) -> torch.Tensor:
-    if _is_on_host(key, device):
-        return torch.from_numpy(load("numpy").random_words(key, shape=shape, offset=offset, device=None))
     return _filled(key, shape, offset, device, lambda x, y: x.bitwise_xor_(y)).view(torch.uint32)
 
 
 def random_unit(key: Any, *, shape: tuple[int, ...], dtype: DType, offset: int, device: Any) -> torch.Tensor:
-    if dtype is not dtypes.bfloat16 and _is_on_host(key, device):  # of which torch takes no ndarrays
-        return torch.from_numpy(load("numpy").random_unit(key, shape=shape, dtype=dtype, offset=offset, device=None))
     return _filled(key, shape, offset, device, _UNIT[dtype])
 
 
