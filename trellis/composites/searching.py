@@ -41,7 +41,7 @@ def top_k(x: Array, *, k: int, axis: int, largest: bool) -> tuple[Array, Array]:
 # ---- sets ----------------------------------------------------------------------------------------------------------------------
 def unique_values(x: Array) -> Array:
     values, _, starts = _runs(x)
-    return values[starts]
+    return tl.take(values, tl.nonzero(starts)[0], axis=0)  # by places, which torch.compile traces; not by a mask
 
 
 def unique_all(x: Array) -> tuple[Array, Array, Array, Array]:
