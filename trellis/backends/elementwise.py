@@ -38,12 +38,12 @@ def kernels_of(op: str, given: Row, natives: Mapping[DType, Any], kinds: Mapping
 
 
 def rows_by_name(namespaces: Sequence[Any], **given: Row) -> dict[str, Row]:
-    """A row for each elementwise op: the given one, or the function of the same name in the first namespace that has one."""
+    """A row for each elementwise op: the given one, or the function of the same name in the first namespace that has one.
 
-    def named(op: str) -> Kernel:
-        return getattr(next(space for space in namespaces if hasattr(space, op)), op)
-
-    return {op: given.get(op) or named(op) for op in sorted(table.ELEMENTWISE)}
+    An op that none has is left to its composite.
+    """
+    named = {op: getattr(space, op) for space in reversed(namespaces) for op in sorted(table.ELEMENTWISE) if hasattr(space, op)}
+    return named | given
 
 
 def default_kernel(given: Row) -> Kernel:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import jax
@@ -10,6 +11,7 @@ import jax.scipy.special
 import numpy as np
 from jax import lax
 
+from trellis.backends import formulas
 from trellis.backends.elementwise import Kernel, Kernels, Row, clip_dtype, default_kernel, define, row, rows_by_name
 from trellis.backends.jax import complexes
 from trellis.backends.jax.host import compiled
@@ -49,38 +51,10 @@ def _over_square(t: Any, x: Any, x1: Any, x2: Any) -> Any:
     return t * (x / jnp.where(square == 0, jnp.ones_like(square), square))
 
 
-def _hypot(x1: Any, x2: Any) -> Any:
-    """With the derivative 0 at the origin, where JAX's is 0.5."""
-    zero = (x1 == 0) & (x2 == 0)
-    return jnp.where(zero, 0, jnp.hypot(jnp.where(zero, 1, x1), jnp.where(zero, 1, x2)))
-
-
 def _pow(x1: Any, x2: Any) -> Any:
     """With the derivative 0 at 0 ** 0, where JAX's is NaN."""
     origin = (x1 == 0) & (x2 == 0)
     return jnp.where(origin, 1, jnp.pow(jnp.where(origin, 1, x1), x2))
-
-
-def _complex_pow(x1: Any, x2: Any) -> Any:
-    """With the limits at 0, where JAX's is NaN."""
-    zero = x1 == 0
-    limit = jnp.where(x2 == 0, 1, jnp.where(jnp.real(x2) > 0, 0, complex(jnp.nan, jnp.nan)))
-    return jnp.where(zero, limit, jnp.pow(jnp.where(zero, 1, x1), x2))
-
-
-def _logaddexp(x1: Any, x2: Any) -> Any:
-    """JAX's derivative is wrong beside infinities. Two equal ones share it."""
-    first = x1 >= x2
-    larger, smaller = jnp.where(first, x1, x2), jnp.where(first, x2, x1)
-    same = jnp.isinf(x1) & (x1 == x2)
-    distance = jnp.where(same, -jnp.inf, smaller - jnp.where(same, 0, larger))
-    return jnp.where(same, x1 * 0.5 + x2 * 0.5, larger) + jnp.log1p(jnp.exp(distance))
-
-
-def _xlogy(x1: Any, x2: Any) -> Any:
-    """JAX's derivatives at 0, 0 are infinite and NaN."""
-    undefined = (x1 == 0) & ((x2 <= 0) | (x2 == jnp.inf))
-    return x1 * jnp.log(jnp.where(undefined, 1, x2))
 
 
 def _sign(x: Any) -> Any:
@@ -167,19 +141,19 @@ _ROWS = rows_by_name(
     expit=row(lax.logistic, h=_in_float32(lax.logistic)),
     floor_divide=row(_floor_divide, iu=_floor_divide_integer),
     gammaln=row(_gammaln, h=_in_float32(_gammaln)),
-    hypot=_hypot,
+    hypot=partial(formulas.hypot, jnp),
     i0=row(_i0, h=_in_float32(_i0)),
     imag=row(jnp.imag, iuf=jnp.zeros_like),
-    logaddexp=_logaddexp,
+    logaddexp=partial(formulas.logaddexp, jnp),
     logit=row(jax.scipy.special.logit, h=_in_float32(jax.scipy.special.logit)),
     nextafter=_nextafter,
     positive=_same,
-    pow=row(_pow, c=_complex_pow, u=_pow_whole, i=_pow_signed),
+    pow=row(_pow, c=partial(formulas.complex_pow, jnp), u=_pow_whole, i=_pow_signed),
     real=row(jnp.real, iuf=_same),
     remainder=row(_remainder, iu=jnp.remainder),
     sign=row(_sign, iu=jnp.sign),
     sinh=row(_sinh, h=jnp.sinh, c=jnp.sinh),
-    xlogy=_xlogy,
+    xlogy=partial(formulas.xlogy, jnp),
 )
 
 

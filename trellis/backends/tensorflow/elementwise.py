@@ -10,7 +10,7 @@ from tensorflow.python.eager import record
 from tensorflow.python.framework.ops import EagerTensor
 from tensorflow.python.ops import gen_array_ops, gen_bitwise_ops as bitwise, gen_math_ops as gen, gen_nn_ops, gen_special_math_ops
 
-from trellis.backends.elementwise import Kernel, Row, clip_dtype, define, row
+from trellis.backends.elementwise import Kernel, Row, clip_dtype, define, row, rows_by_name
 from trellis.backends.tensorflow import complexes
 from trellis.backends.tensorflow.derivatives import with_gradients, with_rules
 from trellis.backends.tensorflow.meta import NATIVE, cast, dtype_of, filled, tensor
@@ -265,14 +265,9 @@ def _right_shift(x1: Any, x2: Any) -> Any:
     return choose(_outside(x2), filling, bitwise.right_shift(x1, x2))
 
 
-_SAME_NAME = (
-    "acos", "acosh", "asin", "asinh", "atan", "atanh", "cos", "cosh", "equal", "exp", "greater", "greater_equal", "less",
-    "less_equal", "not_equal", "sin", "sinh", "square",
-)  # fmt: skip
-
-# op -> the kernel, and kernels for other kinds of dtypes; kind "h" is float16 and bfloat16
-_TABLE: dict[str, Row] = {
-    **{op: getattr(gen, op) for op in _SAME_NAME},
+# The ops whose kernel is not the generated op of the same name, and kernels for other kinds of dtypes; kind "h" is float16 and
+# bfloat16.
+_ROWS: dict[str, Row] = {
     "abs": row(gen._abs, u=tensor, c=complexes.absolute),
     "add": gen.add_v2,
     "atan2": with_rules(
@@ -294,7 +289,6 @@ _TABLE: dict[str, Row] = {
     "digamma": _in_float32_for_halves(_digamma),
     "divide": row(gen.real_div, c=complexes.divide),
     "erf": _erf,
-    "erfc": gen.erfc,
     "erfinv": _in_float32_for_halves(_erfinv),
     "expit": gen.sigmoid,
     "expm1": row(gen.expm1, c=complexes.expm1),
@@ -337,6 +331,7 @@ _TABLE: dict[str, Row] = {
     "xlogy": _xlogy,
 }
 
+_TABLE = rows_by_name((gen,), **_ROWS)
 __all__ = ["clip", "where", *_TABLE]  # pyright: ignore[reportUnsupportedDunderAll]
 globals().update(define(_TABLE, NATIVE, promoted, kinds=dict.fromkeys((float16, bfloat16), "h")))
 

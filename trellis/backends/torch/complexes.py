@@ -51,11 +51,3 @@ def tanh(x: torch.Tensor) -> torch.Tensor:
     plain = torch.tanh(torch.where(infinite, 0, x))
     limit = torch.complex(torch.copysign(torch.ones_like(a), a), torch.copysign(torch.zeros_like(a), b))
     return torch.where(infinite, limit, plain)
-
-
-def power(x1: torch.Tensor, x2: torch.Tensor) -> torch.Tensor:
-    """With the limits at 0, where torch's is NaN or infinite."""
-    zero = x1 == 0
-    undefined = torch.full_like(x1, torch.nan) * (1 + 1j)  # torch.compile cannot write a complex NaN down
-    limit = torch.where(x2 == 0, 1, torch.where(torch.real(x2) > 0, 0, undefined))
-    return torch.where(zero, limit.to(x1.dtype), torch.pow(torch.where(zero, 1, x1), x2))

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import torch
 
+from trellis.backends import formulas
 from trellis.backends.elementwise import Kernel, Kernels, clip_dtype, default_kernel, define, row, rows_by_name
 from trellis.backends.torch import complexes, unsigned
 from trellis.backends.torch.operands import COMPLEX, FLOAT, NATIVE, dtype_of, promoted, same_dtype, to_tensors, weak
@@ -62,27 +64,6 @@ def _if_differentiated(native: Kernel, other: Kernel) -> Kernel:
         return native(x1, x2)
 
     return run
-
-
-def _logaddexp(x1: torch.Tensor, x2: torch.Tensor) -> torch.Tensor:
-    """torch's own second derivative is NaN for operands far apart. Two equal infinities share the gradient."""
-    first = x1 >= x2
-    larger, smaller = torch.where(first, x1, x2), torch.where(first, x2, x1)
-    same = torch.isinf(x1) & (x1 == x2)
-    distance = torch.where(same, -torch.inf, smaller - torch.where(same, 0.0, larger))
-    return torch.where(same, x1 * 0.5 + x2 * 0.5, larger) + torch.log1p(torch.exp(distance))
-
-
-def _hypot(x1: torch.Tensor, x2: torch.Tensor) -> torch.Tensor:
-    """With the derivative 0 at the origin, where torch's is NaN."""
-    zero = (x1 == 0) & (x2 == 0)
-    return torch.where(zero, 0.0, torch.hypot(torch.where(zero, 1.0, x1), torch.where(zero, 1.0, x2)))
-
-
-def _xlogy(x1: torch.Tensor, x2: torch.Tensor) -> torch.Tensor:
-    """torch's derivative by x2 at 0, 0 is NaN."""
-    undefined = (x1 == 0) & ((x2 <= 0) | (x2 == torch.inf))
-    return x1 * torch.log(torch.where(undefined, 1.0, x2))
 
 
 def _float_remainder(x1: torch.Tensor, x2: torch.Tensor) -> torch.Tensor:
@@ -154,18 +135,18 @@ _TABLE = rows_by_name(
     gammaln=torch.lgamma,
     greater=torch.gt,
     greater_equal=torch.ge,
-    hypot=_if_differentiated(torch.hypot, _hypot),
+    hypot=_if_differentiated(torch.hypot, partial(formulas.hypot, torch)),
     imag=row(torch.zeros_like, c=torch.imag),
     less=torch.lt,
     less_equal=torch.le,
     log1p=row(torch.log1p, c=complexes.log1p),
-    logaddexp=_if_differentiated(torch.logaddexp, _logaddexp),
+    logaddexp=_if_differentiated(torch.logaddexp, partial(formulas.logaddexp, torch)),
     logit=row(torch.logit, h=_in_float32(torch.logit)),
     multiply=torch.mul,
     negative=torch.neg,
     not_equal=torch.ne,
     positive=_identity,
-    pow=row(_pow, i=_integer_pow, c=complexes.power, w=unsigned.power),
+    pow=row(_pow, i=_integer_pow, c=partial(formulas.complex_pow, torch), w=unsigned.power),
     real=row(torch.real, iu=_identity),
     remainder=row(_integer_remainder, f=_if_differentiated(_float_remainder, _differentiable_remainder), w=unsigned.remainder),
     round=row(torch.round, iu=_identity, c=complexes.round),
@@ -173,7 +154,7 @@ _TABLE = rows_by_name(
     subtract=torch.sub,
     tanh=row(torch.tanh, c=complexes.tanh),
     trunc=row(torch.trunc, iu=_identity),
-    xlogy=_if_differentiated(torch.xlogy, _xlogy),
+    xlogy=_if_differentiated(torch.xlogy, partial(formulas.xlogy, torch)),
 )
 _TABLE |= {op: row(_TABLE[op], w=convert(_TABLE[op])) for convert, ops in unsigned.CONVERSIONS.items() for op in ops}
 
