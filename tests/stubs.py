@@ -431,12 +431,13 @@ def origin(name: str, value: Any) -> str:
     return f"from {'trellis.core.dtypes' if type(value).__name__ == 'DType' else place} import {name} as {name}"
 
 
-def package_stub() -> str:
-    tl = importlib.import_module("trellis")
-    lines = [origin(name, getattr(tl, name)) for name in sorted(set(tl.__all__) | {"__array_namespace_info__"})]
-    numbers = [line for line in lines if not line.startswith("from")]
+def package_stub(name: str, *more: str) -> str:
+    package = importlib.import_module(name)
+    hidden = {"__array_namespace_info__"} & vars(package).keys()
+    lines = [origin(public, getattr(package, public)) for public in sorted({*package.__all__} | hidden)]
+    values = [line for line in lines if not line.startswith("from")]
     imports = sorted(line for line in lines if line.startswith("from"))
-    return HEADER + "\n".join([*imports, "", "__version__: str", "__array_api_version__: str", *numbers]) + "\n"
+    return HEADER + "\n".join([*imports, "", *more, *values]) + "\n"
 
 
 def stubs() -> dict[Path, str]:
@@ -446,7 +447,9 @@ def stubs() -> dict[Path, str]:
     names += [f"trellis.nn.{name}" for name in LAYERS]
     made = {ROOT / f"{name.replace('.', '/')}.pyi": module_stub(name) for name in names}
     made[ROOT / "trellis/core/array_methods.pyi"] = array_methods()
-    made[ROOT / "trellis/__init__.pyi"] = package_stub()
+    made[ROOT / "trellis/__init__.pyi"] = package_stub("trellis", "__version__: str", "__array_api_version__: str")
+    for room in ("ops", "random", "transforms"):
+        made[ROOT / f"trellis/{room}/__init__.pyi"] = package_stub(f"trellis.{room}", "modules: list")
     return made
 
 

@@ -3,7 +3,7 @@
 import sys as _sys
 from importlib import import_module as _import_module
 from math import e, inf, nan, pi
-from typing import TYPE_CHECKING as _TYPE_CHECKING, Any as _Any
+from typing import Any as _Any
 
 # These packages first: imported later, they would take the names of the functions `backends` and `trace`.
 from trellis import backends as _backends, ops as _ops, random as _random, trace as _trace, transforms as _transforms
@@ -19,13 +19,6 @@ from trellis.transforms import *
 
 trace = _trace.trace  # type: ignore[attr-defined]  # of a function; of an array, that of `linalg`
 
-if _TYPE_CHECKING:
-    from trellis import convert, data, distributed, distributions, metrics
-    from trellis.nn import *
-    from trellis.optim import *
-    from trellis.trace.transpile import *
-    from trellis.training import *
-
 __version__ = "0.1.0"
 __array_api_version__ = _API_VERSIONS[-1]
 newaxis = None
@@ -36,10 +29,10 @@ with open(__file__.removesuffix("__init__.py") + "later.txt", encoding="utf-8") 
     _LATER = {room: tuple(names) for room, *names in (line.split() for line in _file)}
 _ROOM_OF = {name: room for room, names in _LATER.items() for name in names}
 
-if not _TYPE_CHECKING:  # a type checker sees the names above
-    __all__ = ["Array", "Container", "current_backend", "e", "inf", "namespace", "nan", "newaxis", "pi", "set_backend", "tree"]
-    __all__ += ["using", *_ROOM_OF, *(room for room, names in _LATER.items() if not names)]
-    __all__ += [name for room in (dtypes, _ops, _random, _transforms) for name in room.__all__]
+# A type checker sees the names in the stub.
+__all__ = ["Array", "Container", "current_backend", "e", "inf", "namespace", "nan", "newaxis", "pi", "set_backend", "tree"]
+__all__ += ["using", *_ROOM_OF, *(room for room, names in _LATER.items() if not names)]
+__all__ += [name for room in (dtypes, _ops, _random, _transforms) for name in room.__all__]
 
 
 def __getattr__(name: str) -> _Any:

@@ -25,6 +25,11 @@ def op_modules(package: str, path: Iterable[str], helpers: Collection[str] = ())
     return modules
 
 
+def public_names(modules: Iterable[Any]) -> dict[str, Any]:
+    """The public names of modules, and what they stand for: a package takes them over. Its stub tells type checkers of them."""
+    return {name: getattr(module, name) for module in modules for name in module.__all__}
+
+
 def _is_op(module: Any, name: str, value: Any) -> bool:
     """Whether a value is a public function that `module` makes, not one that it imports."""
     own = getattr(value, "__module__", None) == module.__name__

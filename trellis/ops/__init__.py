@@ -4,10 +4,8 @@ The package finds its own modules. Every function of arrays takes Containers in 
 their arrays to `call`, which finds the interpreter of Containers. The other functions are lifted here.
 """
 
-from typing import TYPE_CHECKING
-
 from trellis.core.array import Array as _Array
-from trellis.core.discovery import op_modules
+from trellis.core.discovery import op_modules, public_names
 from trellis.core.hints import install as _install_hints
 from trellis.core.lifting import lift_module, name_arguments
 
@@ -21,6 +19,8 @@ _READING = (
     "transpose",
 )  # fmt: skip
 
+_OF_LINALG = ("cholesky_solve", "diagonal", "matmul", "matrix_transpose", "outer", "tensordot", "trace", "vecdot")
+
 modules = op_modules(__name__, __path__, ("arguments", "methods", "shapes", "windows"))
 for _module in modules:
     _all = _module.__name__.rpartition(".")[2] in _LIFTED
@@ -29,34 +29,12 @@ for _module in modules:
 
 # The lifted functions, under one name for the rooms above: `from trellis import ops as tl`.
 from trellis.ops import fft, linalg
-from trellis.ops.activations import *
-from trellis.ops.attention import *
-from trellis.ops.comparison import *
-from trellis.ops.conversion import *
-from trellis.ops.convolution import *
-from trellis.ops.creation import *
-from trellis.ops.data_types import *
-from trellis.ops.elementwise import *
-from trellis.ops.images import *
-from trellis.ops.indexing import *
-from trellis.ops.linalg import cholesky_solve, diagonal, matmul, matrix_transpose, outer, tensordot, trace, vecdot
-from trellis.ops.losses import *
-from trellis.ops.manipulation import *
 from trellis.ops.methods import install_methods as _install_methods
-from trellis.ops.normalization import *
-from trellis.ops.patterns import *
-from trellis.ops.pooling import *
-from trellis.ops.products import *
-from trellis.ops.recurrent import *
-from trellis.ops.reduction import *
-from trellis.ops.searching import *
-from trellis.ops.special import *
 
-if not TYPE_CHECKING:  # a type checker sees the names above
-    extensions = (fft, linalg)  # own namespaces; the standard has some names of linalg in the main namespace, too
-    __all__ = ["fft", "linalg", "cholesky_solve", "diagonal", "matmul", "matrix_transpose", "outer"]
-    __all__ += ["tensordot", "trace", "vecdot"]
-    __all__ += [name for module in modules if module not in extensions for name in module.__all__]
+extensions = (fft, linalg)  # own namespaces; the standard has some names of linalg in the main namespace, too
+_flat = [module for module in modules if module not in extensions]
+globals().update({name: getattr(linalg, name) for name in _OF_LINALG}, **public_names(_flat))
+__all__ = ["fft", "linalg", *_OF_LINALG, *public_names(_flat)]  # pyright: ignore[reportUnsupportedDunderAll]
 
-_install_methods([module for module in modules if module not in (fft, linalg)])
+_install_methods(_flat)
 _install_hints(_Array, "Array")

@@ -1,8 +1,6 @@
 """Random numbers: keys, the state of a context, streams of numbers, and distributions. Functions of arrays take Containers."""
 
-from typing import TYPE_CHECKING
-
-from trellis.core.discovery import op_modules
+from trellis.core.discovery import op_modules, public_names
 from trellis.core.hints import hooks as _hooks
 from trellis.core.lifting import lift_module, name_arguments
 
@@ -11,11 +9,6 @@ for _module in modules:
     lift_module(_module)
     name_arguments(_module)
 
-from trellis.random.distributions import *
-from trellis.random.keys import *
-from trellis.random.samplers import *
-from trellis.random.state import *
-
-if not TYPE_CHECKING:
-    __all__ = [name for module in modules for name in module.__all__]
-    __getattr__, __dir__ = _hooks(__name__, "tl", __all__)
+globals().update(public_names(modules))
+__all__ = [*public_names(modules)]  # pyright: ignore[reportUnsupportedDunderAll]
+__getattr__, __dir__ = _hooks(__name__, "tl", __all__)

@@ -4,20 +4,12 @@ Each of them takes nests of arrays apart and checks the arguments once. A backen
 (`backends/<name>/grad.py` and `backends/<name>/control.py`).
 """
 
-from typing import TYPE_CHECKING
-
-from trellis.core.discovery import op_modules
+from trellis.core.discovery import op_modules, public_names
 from trellis.core.lifting import name_arguments
 
 modules = op_modules(__name__, __path__, ("arguments", "carry"))
 for _module in modules:
     name_arguments(_module)
 
-from trellis.transforms.compile import *
-from trellis.transforms.control import *
-from trellis.transforms.gradients import *
-from trellis.transforms.recurrence import *
-from trellis.transforms.vmap import *
-
-if not TYPE_CHECKING:  # a type checker sees the names above
-    __all__ = [name for module in modules for name in module.__all__]
+globals().update(public_names(modules))
+__all__ = [*public_names(modules)]  # pyright: ignore[reportUnsupportedDunderAll]
