@@ -401,6 +401,19 @@ def array_methods() -> str:
     return f"{HEADER}{tuples}{support}\nclass ArrayMethods(Operators):\n{body}\n"
 
 
+def operators() -> str:
+    """`trellis/core/operators.pyi`: the operators that the rows of the table give to a class."""
+    table = importlib.import_module("trellis.core.table")
+    unary = [f"def __{name}__(self) -> Self: ..." for name, _ in table.operators(1)]
+    names = [name for name, _ in table.operators(2) if name not in ("eq", "ne")]  # which every object has
+    names += [f"r{name}" for name in names if name not in table.COMPARISONS]
+    body = unary + [f"def __{name}__(self, other: Any, /) -> Self: ..." for name in names]
+    made = ast.parse("class Operators:\n    __slots__ = ()\n" + "".join(f"    {line}\n" for line in body)).body
+    kept = [node if isinstance(node, ast.Assign) else bare(node) for node in source("trellis.core.operators").body
+            if isinstance(node, (ast.Assign, Function))]  # fmt: skip
+    return f"{HEADER}from collections.abc import Callable\nfrom typing import Any, Self\n\n{written([*made, *kept])}"
+
+
 def operator_text(name: str, function: Any) -> str:
     unary = len(inspect.signature(function).parameters) == 1 and "operands" not in inspect.signature(function).parameters
     unary = unary or name in ("__neg__", "__pos__", "__abs__", "__invert__")
@@ -447,6 +460,7 @@ def stubs() -> dict[Path, str]:
     names += [f"trellis.nn.{name}" for name in LAYERS]
     made = {ROOT / f"{name.replace('.', '/')}.pyi": module_stub(name) for name in names}
     made[ROOT / "trellis/core/array_methods.pyi"] = array_methods()
+    made[ROOT / "trellis/core/operators.pyi"] = operators()
     made[ROOT / "trellis/__init__.pyi"] = package_stub("trellis", "__version__: str", "__array_api_version__: str")
     for room in ("ops", "random", "transforms"):
         made[ROOT / f"trellis/{room}/__init__.pyi"] = package_stub(f"trellis.{room}", "modules: list")

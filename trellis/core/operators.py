@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from trellis.core.dispatch import UnknownOperand, find, interpreters
 from trellis.core.table import COMPARISONS, operators
@@ -12,17 +12,12 @@ Operator = Callable[..., Any]
 
 
 class Operators:
-    """The base of the classes that have every operator: `Array`, `Container`, and a value on NumPy's tape."""
+    """The base of the classes that have every operator: `Array`, `Container`, and a value on NumPy's tape.
+
+    `install` sets the operators; type checkers read them in the stub.
+    """
 
     __slots__ = ()
-
-    if TYPE_CHECKING:  # `install` sets these; a type checker does not run it
-        __neg__ = __pos__ = __abs__ = __invert__ = lambda self: self
-        __lt__ = __le__ = __gt__ = __ge__ = lambda self, other, /: self
-        __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __truediv__ = __rtruediv__ = lambda self, other, /: self
-        __floordiv__ = __rfloordiv__ = __mod__ = __rmod__ = __pow__ = __rpow__ = lambda self, other, /: self
-        __matmul__ = __rmatmul__ = __and__ = __rand__ = __or__ = __ror__ = __xor__ = __rxor__ = lambda self, other, /: self
-        __lshift__ = __rlshift__ = __rshift__ = __rrshift__ = lambda self, other, /: self
 
 
 # ---- the methods of an op: the interpreter of the operands runs it ------------------------------------------------------------
