@@ -175,3 +175,9 @@ def test_half_precision(backend: str, name: str) -> None:
         np.testing.assert_allclose(
             tl.to_numpy(result).astype("float64"), expected, rtol=4 * tolerance, atol=tolerance, err_msg=op
         )
+
+
+def test_the_device_of_a_native_array_is_a_device(backend: str) -> None:
+    x = make(backend, np.ones(2))
+    made = tl.zeros(3, device=x.device, backend=backend)
+    assert made.device == tl.Array(x).device == "cpu"

@@ -61,3 +61,22 @@ def test_forward_derivative_of_a_loss_of_classes(backend: str, loss: str) -> Non
     jacobian = to_numpy(tl.jac(lambda w: function(rows * w, four, reduction="none"))(make(backend, np.ones(3))))
     total = to_numpy(tl.grad(lambda w: tl.sum(function(rows * w, four, reduction="none")))(make(backend, np.ones(3))))
     np.testing.assert_allclose(jacobian.sum(0), total, atol=1e-12)
+
+
+# Of arrays for which the frameworks have other kernels than for small ones: in vectors, in blocks, on several threads.
+REDUCTIONS: dict[str, Any] = {
+    **{name: getattr(tl, name) for name in ("max", "min", "sum", "prod", "mean", "var", "std", "median", "argmax", "argmin")},
+    **{name: getattr(tl, name) for name in ("logsumexp", "any", "all", "count_nonzero", "nanmax", "nanmin", "nansum", "nanmean")},
+    **{f"norm {n}": lambda x, axis, n=n: tl.linalg.vector_norm(x, axis=axis, ord=n) for n in (np.inf, -np.inf, 1, 2)},
+}
+
+
+@pytest.mark.parametrize("odd", [{}, {2500: np.nan}, {4999: np.nan}, {0: np.inf, 1: np.nan}, {7: -np.inf}], ids=str)
+@pytest.mark.parametrize("name", REDUCTIONS)
+def test_reductions_of_large_arrays(backend: str, name: str, odd: dict[int, float]) -> None:
+    x = np.random.default_rng(0).uniform(0.5, 1.5, 5000)
+    x[list(odd)] = list(odd.values())
+    for shape, axis in (((5000,), None), ((2, 5000), 1), ((5000, 2), 0)):
+        whole = np.broadcast_to(x if axis != 0 else x[:, None], shape).copy()
+        expected = to_numpy(REDUCTIONS[name](make("numpy", whole), axis=axis))
+        check(REDUCTIONS[name](make(backend, whole), axis=axis), expected, tolerance=1e-10)

@@ -35,13 +35,25 @@ def prod(x: Any, *, axis: Axes, dtype: DType | None, keepdims: bool) -> Any:
     return jnp.prod(_summable("prod", x, dtype), axis=axis, keepdims=keepdims, promote_integers=False)
 
 
+def _extreme(op: str, reduce: Callable[..., Any]) -> Callable[..., Any]:
+    """With the NaN that XLA loses on a CPU among 2048 elements or more: https://github.com/jax-ml/jax/issues/39887."""
+
+    def run(x: Any, *, axis: Axes, keepdims: bool) -> Any:
+        found = reduce(x := real(op, x), axis, keepdims=keepdims)
+        if x.dtype.kind in "biu" or x.size <= 512:
+            return found
+        return jnp.where(jnp.any(jnp.isnan(x), axis, keepdims=keepdims), jnp.nan, found)
+
+    return compiled(run)
+
+
 all = compiled(lambda x, *, axis, keepdims: jnp.all(x != 0, axis, keepdims=keepdims))
 any = compiled(lambda x, *, axis, keepdims: jnp.any(x != 0, axis, keepdims=keepdims))
 count_nonzero = compiled(lambda x, *, axis, keepdims: as_index(jnp.count_nonzero(x, axis, keepdims=keepdims)))
 log_softmax = compiled(lambda x, *, axis: jax.nn.log_softmax(floating(x), axis))
-max = compiled(lambda x, *, axis, keepdims: jnp.max(real("max", x), axis, keepdims=keepdims))
+max = _extreme("max", jnp.max)
 mean = compiled(lambda x, *, axis, keepdims: jnp.mean(floating(x), axis, keepdims=keepdims))
-min = compiled(lambda x, *, axis, keepdims: jnp.min(real("min", x), axis, keepdims=keepdims))
+min = _extreme("min", jnp.min)
 softmax = compiled(lambda x, *, axis: jax.nn.softmax(floating(x), axis))
 var = compiled(lambda x, *, axis, correction, keepdims: jnp.var(floating(x), axis, correction=correction, keepdims=keepdims))
 
@@ -52,7 +64,7 @@ def logsumexp(x: Any, *, axis: Axes, keepdims: bool) -> Any:
     x = floating(x)
     if x.dtype.kind == "c" or x.size == 0:
         return jax.nn.logsumexp(x, axis, keepdims=keepdims)
-    top = jnp.max(x, axis, keepdims=True)
+    top = max(x, axis=axis, keepdims=True)
     infinite = jnp.isinf(top)
     finite = jnp.where(infinite, jnp.where(x == top, 0, -jnp.inf), x)
     rest = jax.nn.logsumexp(finite, axis, keepdims=True) + jnp.where(infinite, top, 0)

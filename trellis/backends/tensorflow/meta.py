@@ -138,13 +138,16 @@ def default_device() -> str:
     return next((d for d in found if d.startswith("gpu")), found[0])
 
 
+LOCAL = "/job:localhost/replica:0/task:0"  # with which the device of a tensor begins
+
+
 def native_device(device: Any) -> str:
     if isinstance(device, str) and device in ("cpu", "CPU"):
         return "/device:CPU:0"
     name = getattr(device, "name", device)
     for d in tf.config.list_logical_devices():
         short = short_name(d.name)
-        if isinstance(name, str) and name.lower() in (d.name.lower(), short, short.removesuffix(":0")):
+        if isinstance(name, str) and name.lower().removeprefix(LOCAL) in (d.name.lower(), short, short.removesuffix(":0")):
             return d.name
     raise errors.unknown_device(device, "tensorflow", devices())
 
