@@ -25,7 +25,7 @@ ONLY ?= *
 
 export TF_CPP_MIN_LOG_LEVEL ?= 3
 
-.PHONY: help demo test test-more test-distributed test-browser test-pages page-tools test-python sweep-models sweep-transpile fuzz sweep-convert mutants clients matrix lint format types stubs bench bench-growth docs docs-serve suite suite-checkout clean
+.PHONY: help demo test test-more test-distributed test-browser test-pages page-tools test-python sweep-models sweep-transpile fuzz sweep-convert mutants clients client-suites matrix lint format types stubs bench bench-growth docs docs-serve suite suite-checkout clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /make \1|/' | awk -F'|' '{printf "  %-18s %s\n", $$1, $$2}'
@@ -90,6 +90,13 @@ clients: $(VENV)/.all  ## SciPy, scikit-learn and array-api-extra on tl.Arrays, 
 	  echo "== $$column"; \
 	  JAX_ENABLE_X64=1 PYTHONPATH=$(CURDIR) $(CURDIR)/$(BIN)/python -m clients $$column > $(CURDIR)/$(CLIENT_RUNS)/$$column.jsonl || exit 1; \
 	done; PYTHONPATH=$(CURDIR) $(CURDIR)/$(BIN)/python -m clients --report $(CURDIR)/$(CLIENT_RUNS)/*.jsonl
+
+LIBRARY ?= tensorly
+client-suites: $(VENV)/.all  ## the own tests of tensorly, array-api-extra or pot on Trellis: make client-suites LIBRARY=pot SUITE=path/to/POT/test [BACKENDS="numpy torch"]
+	for backend in $(BACKENDS); do \
+	  echo "== $(LIBRARY) on $$backend"; \
+	  OMP_NUM_THREADS=1 PYTHONPATH=$(CURDIR) $(BIN)/python tests/library_suites.py $(LIBRARY) $$backend $(SUITE); \
+	done
 
 matrix: $(VENV)/.all  ## the conformance matrix on every backend, written to docs/matrix and README.md
 	-XLA_FLAGS="$$XLA_FLAGS" $(BIN)/trellis matrix run --jobs $(JOBS)  # set, if to nothing: XLA as users have it, not as in the tests

@@ -100,6 +100,21 @@ def test_tensorly(backend: str, tensorly: Any, name: str) -> None:
     assert all(a.backend == backend for a in arrays)
 
 
+@pytest.mark.parametrize("name", TENSORLY)
+def test_tensorly_on_native_arrays(backend: str, tensorly: Any, name: str) -> None:
+    tensorly.set_backend("numpy")
+    expected = TENSORLY[name](tensorly, tensorly.tensor(TENSOR))
+    native = load("tensorly_backend").native
+    if backend not in ("numpy", "torch"):
+        with pytest.raises(ValueError, match=f"arrays of {backend} cannot change"):
+            native(backend)
+        return
+    tensorly.set_backend(native(backend))
+    x = tensorly.tensor(TENSOR)
+    assert type(x) is type(make(backend, TENSOR))
+    check_same(tl.tree.map(tl.to_numpy, TENSORLY[name](tensorly, x)), expected)
+
+
 # ---- POT -----------------------------------------------------------------------------------------------------------------------
 def _pot_cases() -> dict[str, Any]:
     a, b = np.full(6, 1 / 6), POSITIVE[0].ravel()[:5] / POSITIVE[0].ravel()[:5].sum()

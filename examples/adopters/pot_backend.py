@@ -33,7 +33,8 @@ def from_numpy(a: Any, type_as: Any = None) -> tl.Array:
 FUNCTIONS = {  # the functions of POT that have another name in Trellis, or take their arguments in another form
     "_to_numpy": np.array, "_from_numpy": from_numpy, "_detach": tl.stop_gradient,
     "set_gradients": lambda val, inputs, grads: tl.stop_gradient(val) + sum(
-        tl.sum(g * (x - tl.stop_gradient(x))) for x, g in zip(inputs, grads)),
+        tl.sum(tl.asarray(g, **like(x)) * (x - tl.stop_gradient(x)))
+        for x, g in zip(inputs if isinstance(inputs, tuple) else inputs.T, grads)),
     **{make.__name__: lambda *args, type_as=None, make=make: make(*args, **like(type_as))
        for make in (tl.zeros, tl.ones, tl.full, tl.eye, tl.linspace)},
     "arange": lambda stop, start=0, step=1, type_as=None: tl.arange(start, stop, step, **like(type_as, dtype=None)),

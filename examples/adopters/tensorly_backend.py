@@ -1,7 +1,8 @@
 """A backend of TensorLy for all the frameworks of Trellis: TensorLy's own backends for four of them take 620 lines.
 
 `import tensorly_backend` registers it. `tensorly.set_backend("trellis")` then computes on `tl.Array`s of the default backend of
-Trellis, which `tl.set_backend("jax")` or `with tl.using("jax"):` chooses.
+Trellis, which `tl.set_backend("jax")` or `with tl.using("jax"):` chooses. `tensorly.set_backend(native("torch"))` computes on
+torch's own tensors instead, with nothing around them: the functions are the same.
 """
 
 from __future__ import annotations
@@ -14,66 +15,64 @@ from tensorly.backend.core import Backend, backend_array, backend_basic_math, ba
 
 import trellis as tl
 
-
-class TrellisBackend(Backend, backend_name="trellis"):
-    """TensorLy's functions as Trellis has them. Here are those whose form differs."""
-
-    @staticmethod
-    def context(tensor: tl.Array) -> dict[str, Any]:
-        return {"dtype": tensor.dtype, "device": tensor.device}
-
-    @staticmethod
-    def tensor(data: Any, dtype: Any = None, device: Any = None, **_: Any) -> tl.Array:
-        if isinstance(data, (list, tuple)):
-            data = np.asarray([np.asarray(item) for item in data])
-        return tl.asarray(data, dtype=dtype, device=device, copy=True, backend=tl.current_backend())
-
-    @staticmethod
-    def transpose(tensor: tl.Array, axes: Any = None) -> tl.Array:
-        return tl.permute_dims(tensor, axes) if axes else tensor.T
-
-    @staticmethod
-    def dot(a: tl.Array, b: tl.Array) -> tl.Array:
-        if not a.ndim or not b.ndim:
-            return a * b
-        return a @ b if b.ndim < 3 else tl.tensordot(a, b, axes=((-1,), (-2,)))
-
-    @staticmethod
-    def sort(tensor: tl.Array, axis: int | None = -1) -> tl.Array:
-        return tl.sort(tl.reshape(tensor, (-1,))) if axis is None else tl.sort(tensor, axis=axis)
-
-    @staticmethod
-    def lstsq(a: tl.Array, b: tl.Array, **_: Any) -> tuple[tl.Array, tl.Array]:
-        solution, residuals, rank, _ = tl.linalg.lstsq(a, b)
-        return solution, residuals if int(rank) == a.shape[1] else residuals[:0]
+SAME_NAMES = [*backend_types, *backend_basic_math, *backend_array, "arange", "nan", "moveaxis", "trace", "kron", "sign", "conj",
+              "log2", "digamma", "diag", "finfo"]  # fmt: skip
 
 
-def _with_axis(function: Any, default: Any = None) -> Any:
+def with_axis(function: Any, default: Any = None) -> Any:
     """The function with its axis in the second place."""
     return lambda tensor, axis=default, **options: function(tensor, axis=axis, **options)
 
 
-same_names = [*backend_types, *backend_basic_math, *backend_array, "arange", "nan", "moveaxis", "trace", "kron", "sign", "conj",
-              "log2", "digamma", "diag", "finfo"]  # fmt: skip
-functions = {name: getattr(tl, name.replace("arc", "a")) for name in same_names if name != "cumsum"}
-for name in ["all", "any", "argmax", "argmin", "flip", "max", "mean", "min", "prod", "sum"]:
-    functions[name] = _with_axis(getattr(tl, name))
-functions |= {
-    **{name: getattr(tl.linalg, name) for name in ["solve", "qr", "svd", "eigh"]},
-    "argsort": _with_axis(tl.argsort, 0),
-    "concatenate": _with_axis(tl.concat, 0),
-    "stack": _with_axis(tl.stack, 0),
-    "cumsum": _with_axis(tl.cumulative_sum),
-    "logsumexp": _with_axis(tl.logsumexp, 0),
-    "is_tensor": lambda x: isinstance(x, tl.Array),
-    "to_numpy": np.array,
-    "shape": lambda x: x.shape,
-    "ndim": lambda x: x.ndim,
-    "copy": lambda x: tl.asarray(x, copy=True),
-    "clip": lambda x, a_min=None, a_max=None: tl.clip(x, a_min, a_max),
-    "tensordot": lambda a, b, axes=2: tl.tensordot(a, b, axes=axes),
-    "where": lambda condition, *values: tl.where(condition, *values) if values else tl.nonzero(condition),
-}
-for name, function in functions.items():
-    TrellisBackend.register_method(name, function)
-tensorly.backend.BackendManager.available_backend_names.append("trellis")
+def register(name: str, xp: Any, asarray: Any) -> None:
+    """A backend of TensorLy: its functions are those of the namespace `xp`. Here are those whose name or form differs."""
+    kind = tl.Array if xp is tl else type(asarray(0.0))
+
+    def tensor(data: Any, dtype: Any = None, device: Any = None, **_: Any) -> Any:
+        if isinstance(data, (list, tuple)):
+            data = xp.stack(data) if data and isinstance(data[0], kind) else np.asarray([np.asarray(item) for item in data])
+        return asarray(data, dtype=dtype, device=device, copy=True)
+
+    def transpose(tensor: Any, axes: Any = None) -> Any:
+        return tensor.T if axes is None and tensor.ndim == 2 else xp.permute_dims(tensor, axes or range(tensor.ndim)[::-1])
+
+    def dot(a: Any, b: Any) -> Any:
+        if not a.ndim or not b.ndim:
+            return a * b
+        return a @ b if b.ndim < 3 else xp.tensordot(a, b, axes=((-1,), (-2,)))
+
+    def lstsq(a: Any, b: Any, **_: Any) -> tuple[Any, Any]:
+        solution, residuals, rank, _ = xp.linalg.lstsq(a, b)
+        return solution, residuals if int(rank) == a.shape[1] else residuals[:0]
+
+    functions = {name: getattr(xp, name.replace("arc", "a")) for name in SAME_NAMES if name != "cumsum"} | {
+        **{name: with_axis(getattr(xp, name)) for name in (
+            "all", "any", "argmax", "argmin", "flip", "max", "mean", "min", "prod", "sum")},
+        **{name: getattr(xp.linalg, name) for name in ("solve", "qr", "svd", "eigh")},
+        "tensor": tensor, "transpose": transpose, "dot": dot, "lstsq": lstsq, "to_numpy": np.array,
+        "argsort": with_axis(xp.argsort, 0), "concatenate": with_axis(xp.concat, 0), "stack": with_axis(xp.stack, 0),
+        "cumsum": with_axis(xp.cumulative_sum), "logsumexp": with_axis(xp.logsumexp, 0),
+        "sort": lambda x, axis=-1: xp.sort(xp.reshape(x, (-1,))) if axis is None else xp.sort(x, axis=axis),
+        "is_tensor": lambda x: isinstance(x, kind), "context": lambda x: {"dtype": x.dtype, "device": x.device},
+        "shape": lambda x: tuple(x.shape), "ndim": lambda x: x.ndim, "copy": lambda x: asarray(x, copy=True),
+        "clip": lambda x, a_min=None, a_max=None: xp.clip(x, a_min, a_max),
+        "tensordot": lambda a, b, axes=2: xp.tensordot(a, b, axes=axes),
+        "where": lambda condition, *values: xp.where(condition, *values) if values else xp.nonzero(condition),
+    }  # fmt: skip
+    members = {key: staticmethod(value) if callable(value) else value for key, value in functions.items()}
+    type("TrellisBackend", (Backend,), members, backend_name=name)
+    tensorly.backend.BackendManager.available_backend_names.append(name)
+
+
+def native(framework: str) -> str:
+    """The name of a backend of TensorLy on the own arrays of NumPy or torch. TensorLy assigns to elements of its tensors."""
+    if framework not in ("numpy", "torch"):
+        raise ValueError(f"native: arrays of {framework} cannot change; set_backend('trellis') computes on tl.Arrays, which can")
+    name = f"trellis-{framework}"
+    if name not in tensorly.backend.BackendManager.available_backend_names:
+        xp = tl.namespace(framework)
+        register(name, xp, xp.asarray)
+    return name
+
+
+register("trellis", tl, lambda x, **options: tl.asarray(x, backend=tl.current_backend(), **options))
