@@ -171,6 +171,13 @@ def test_a_constant_of_the_size_of_the_batch_says_what_to_do() -> None:
         tl.trace(lambda x, w: x, tl.asarray(X), tl.asarray(W), batch_axis=0)
 
 
+def test_free_arrays_of_an_example_go_where_the_others_are(backend: str) -> None:
+    x = on(backend, X)[0]
+    graph = tl.trace(lambda x, y: x * y + tl.ones(4), x, tl.full(4, 3.0))
+    close(graph.eval(x, tl.full(4, 2.0)), X * 2 + 1)
+    graph.verify()
+
+
 # ---- verifier and passes -------------------------------------------------------------------------------------------------------
 def test_the_verifier_names_the_first_bad_node() -> None:
     good = tl.trace(lambda x: tl.exp(x) + tl.exp(x), tl.asarray(X))
@@ -182,6 +189,11 @@ def test_the_verifier_names_the_first_bad_node() -> None:
         "which exists already": [Node("exp", [x], {}, [x])],
         "has 0 results": [Node("exp", [x], {}, [])],
         "the output %made is made by no node": [],
+        r"%made = exp\(%.*\) says float32\[3, 4\], but its op makes float32\[3, 1\]": [
+            Node("sum", [x], {"axis": 1, "dtype": None, "keepdims": True}, [ghost := Value("sum", (3, 1), tl.float32)]),
+            Node("exp", [ghost], {}, [made]),
+        ],
+        "fails on arrays of its types": [Node("matmul", [x, x], {}, [made])],
     }
     for message, nodes in cases.items():
         with pytest.raises(TraceError, match=message):

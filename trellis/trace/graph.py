@@ -14,6 +14,8 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from trellis.core import tree
 from trellis.core.array import Array, unwrap
 from trellis.core.dispatch import SCALARS, UnknownOperand, call, default_backend, interpreters, load, using
@@ -225,8 +227,11 @@ class Graph:
         results = ", ".join(map(str, self.outputs))
         return [*lines, f"  return {results}", "}"]
 
-    def verify(self) -> Graph:
-        """Raise a TraceError that names the first bad node: a Value that is read before it is made, or made twice."""
+    def verify(self, types: bool = True) -> Graph:
+        """Raise a TraceError that names the first bad node: a Value that is read before it is made, or made twice.
+
+        With `types` each op runs on zeros of the types of its operands, where these are known, and must make what the node says.
+        """
         made = {*self.inputs, *self.constants}
         if len(made) != len(self.inputs) + len(self.constants):
             raise TraceError("graph: an input or a constant occurs twice")
@@ -243,11 +248,33 @@ class Graph:
             if not node.many and len(node.results) != 1:
                 raise TraceError(f"graph: the node {_shown(node)} has {len(node.results)} results, but its op returns one array")
             for below in subgraphs(node):
-                below.verify()
+                below.verify(types)
+            if types and self.dialect is None and node.op not in CONTROL:
+                _check_types(node)
         for value in values_in(self.outputs):
             if value not in made:
                 raise TraceError(f"graph: the output {value} is made by no node")
         return self
+
+
+def _check_types(node: Node) -> None:
+    if not all(_is_known(value) for value in (*node.reads(), *node.results)):
+        return
+    zeros = lambda value: load("numpy").full(shape=value.shape, fill_value=0, dtype=value.dtype, device=None)  # noqa: E731
+    try:
+        made = run_op(node.op, substitute(node.operands, zeros), substitute(node.params, zeros))
+    except (ArithmeticError, np.linalg.LinAlgError):  # a matrix of zeros has no inverse
+        return
+    except Exception as error:
+        raise TraceError(f"graph: the node {_shown(node)} fails on arrays of its types: {error}{_where(node)}") from error
+    for value, x in zip(node.results, made if node.many else [made]):
+        found = Value(value.name, tuple(shape_of(x)), interpreters[type(x)].dtype_of(x))
+        if found.shape != value.shape or found.dtype.kind != value.dtype.kind:  # type: ignore[union-attr]
+            raise TraceError(f"graph: the node {_shown(node)} says {value.type}, but its op makes {found.type}{_where(node)}")
+
+
+def _is_known(value: Value) -> bool:
+    return value.dtype is not None and all(isinstance(n, int) for n in value.shape or ())
 
 
 def _shown(node: Node) -> str:

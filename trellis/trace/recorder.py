@@ -15,6 +15,7 @@ import numpy as np
 from trellis.core import tree
 from trellis.core.array import Array, unwrap
 from trellis.core.dispatch import SCALARS, call, find_all, interpreters, load, register
+from trellis.core.free import settled
 from trellis.core.indexing import canonical_key
 from trellis.core.operators import Operators, install
 from trellis.trace.errors import TraceError, user_line
@@ -319,6 +320,7 @@ CONTROL.update(cond=_run_cond, while_loop=_run_while, scan=_run_scan)
 def record(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Graph:
     """The graph of a Trellis function of example arguments."""
     leaves, treedef = tree.flatten((args, kwargs))
+    leaves = settled(leaves)  # free arrays go where the others are, as in any op
     arrays = [unwrap(x) for x in leaves if is_array_leaf(x)]
     found = find_all(*arrays)
     if found is SCALARS:

@@ -41,5 +41,5 @@ def _captured(f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
 
 def _recorded(f: Any, args: tuple[Any, ...], kwargs: dict[str, Any], batch_axis: int | None) -> Graph:
     if batch_axis is None:
-        return record(f, args, kwargs).verify()
-    return record_with_batch(lambda a, k: record(f, a, k), args, kwargs, batch_axis).verify()
+        return record(f, args, kwargs).verify(types=False)
+    return record_with_batch(lambda a, k: record(f, a, k), args, kwargs, batch_axis).verify(types=False)
