@@ -209,6 +209,12 @@ def writing(x: torch.Tensor) -> torch.Tensor:
     return x * 2
 
 
+def writing_quietly(x: torch.Tensor) -> torch.Tensor:
+    with torch.no_grad():
+        x.view(-1)[0] = 1
+    return x * 2
+
+
 def without_row(x: torch.Tensor) -> torch.Tensor:
     return torch.special.airy_ai(x)
 
@@ -262,13 +268,37 @@ def with_numpy(x: torch.Tensor) -> torch.Tensor:
     return torch.from_numpy(np.tanh(x.numpy()))
 
 
+class Steps(torch.nn.Module):
+    """Changes a weight, a tensor that is no buffer, or the example."""
+
+    def __init__(self, change: str) -> None:
+        super().__init__()
+        self.layer, self.factor, self.change = torch.nn.Linear(4, 2), torch.ones(2), change
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        with torch.no_grad():
+            if self.change == "weight":
+                self.layer.weight.mul_(0.9)
+            elif self.change == "factor":
+                self.factor.mul_(0.9)
+        y = self.layer(x) * self.factor
+        if self.change == "hook" and y.requires_grad:
+            y.register_hook(lambda gradient: gradient * 2)
+        return y
+
+
 ERRORS = {
     "branch": (lambda: branching, (X,), rf"test_transpile\.py:{line(branching, 1)}: .*depends on the values.*torch\.cond"),
     "argument": (lambda: writing, (X,), rf"test_transpile\.py:{line(writing, 1)}: the source changes its argument.*clone"),
+    "argument, no_grad": (lambda: writing_quietly, (X,), rf"py:{line(writing_quietly, 2)}: .*argument 0 in place"),
     "no row": (lambda: without_row, (X,), rf"special_airy_ai\.default, needed at .*test_transpile\.py:{line(without_row, 1)}"),
     "backward": (Rounded, (X,), r"Straight at .*test_transpile\.py:\d+ has a backward of its own"),
     "hook": (hooked, (X,), rf"has a backward hook \(.*test_transpile\.py:{line(hooked, 2)}\).*remove it"),
     "hook of a weight": (hooked_weight, (X,), rf"'weight' has a backward hook \(.*test_transpile\.py:{line(hooked_weight, 2)}\)"),
+    "weight": (lambda: Steps("weight"), (X,), rf"py:{line(Steps.forward, 3)}: .* changes its tensor 'layer\.weight' in place"),
+    "constant": (lambda: Steps("factor"), (X,), rf"py:{line(Steps.forward, 5)}: .*'factor' in place; make it a buffer"),
+    "hook inside": (lambda: Steps("hook"), (X,), rf"py:{line(Steps.forward, 8)}: a hook changes gradients.*detach"),
+    "no result": (lambda: lambda x: None, (X,), "returns no tensor; return what it computes"),
     "sparse": (sparse, (X,), r"'adjacency' of Linear is sparse; make it dense with \.to_dense"),
     "sparse example": (lambda: sparse_inside, (torch.eye(4).to_sparse(),), r"tensor 0 of the example is sparse; .*to_dense"),
     "sparse inside": (lambda: sparse_inside, (X,), rf"test_transpile\.py:{line(sparse_inside, 1)}: .*_to_sparse.*dense tensors"),
@@ -295,6 +325,14 @@ def test_a_refused_source_stays_as_it_was(capfd: pytest.CaptureFixture[str]) -> 
     source.layer.eval()
     source.layer.weight.requires_grad_(False)
     hook = source.layer.register_forward_hook(lambda *args: None)
+    x, steps = X.clone(), Steps("weight")
+    before = steps.layer.weight.clone()
+    with pytest.raises(TranspileError, match="argument 0 in place"):
+        tl.transpile(writing, "numpy", example=(x,))
+    with pytest.raises(TranspileError, match=r"layer\.weight"):
+        tl.transpile(steps, "numpy", example=(x,))
+    assert torch.equal(x, X)
+    assert torch.equal(steps.layer.weight, before)
     weights = {name: x.clone() for name, x in source.state_dict().items()}
     with pytest.raises(TranspileError):
         tl.transpile(source, "numpy", example=(X,))

@@ -151,7 +151,8 @@ class Checker:
             kind = {"outputs": "in evaluation", "training": "in training", "batch": "with another batch size"}[name]
             where = self._blame(mode, tensors, training)
             raise DifferenceError(
-                f"transpile: the model differs from the original {kind} by {apart:.1e} of the largest number{where}"
+                f"transpile: the model differs from the original {kind} by {apart:.1e} of the largest number{where}; if the "
+                "source keeps numbers or tensors in attributes between calls, make these buffers (register_buffer)"
             )
         return apart
 

@@ -84,18 +84,15 @@ class Builder:
         self.captured: dict[Value, tuple[Any, Value]] = {}  # Value of an outer graph -> its Var, and the input here
         self.count = outer.count if outer else [0]
 
-    def value(self, x: Any, prefix: str = "") -> Value:
+    def value(self, x: Any, prefix: str = "", name: str = "") -> Value:
         interpreter = interpreters[type(x)]
-        name = f"{prefix}{self.count[0]}"
-        self.count[0] += 1
+        if not name:
+            name = f"{prefix}{self.count[0]}"
+            self.count[0] += 1
         return Value(name, tuple(interpreter.shape_of(x)), interpreter.dtype_of(x))
 
     def input(self, x: Any, name: str = "") -> Var:
-        made = (
-            self.value(x)
-            if not name
-            else Value(name, tuple(interpreters[type(x)].shape_of(x)), interpreters[type(x)].dtype_of(x))
-        )
+        made = self.value(x, name=name)
         self.inputs.append(made)
         return Var(x, made, self)
 

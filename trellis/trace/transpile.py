@@ -143,13 +143,18 @@ def _run_original(torch: Any, original: Any, nest: Any) -> list[Any]:
     if not nest.tensors:
         raise TranspileError("transpile: the example holds no tensor; give example=(x, ...), the arguments of a call")
     try:
-        return original.graph_functions(nest.tensors)
+        results = original.graph_functions(nest.tensors)
+    except TranspileError:
+        raise
     except Exception as error:
         shapes = [tuple(x.shape) for x in nest.tensors]
         raise TranspileError(
             f"{torch.line_of(error)}: the source itself fails on the example, of shapes {shapes}: {type(error).__name__}: "
             f"{error}; give the arguments of a call that works"
         ) from error
+    if not results:
+        raise TranspileError(f"transpile: {_title(original.source)} returns no tensor; return what it computes")
+    return results
 
 
 def _other_batch(torch: Any, original: Any, nest: Any) -> Any:

@@ -49,6 +49,10 @@ class Branches(TorchFunctionMode):
         if getattr(function, "__name__", "") in _SPECTRA:
             return _SPECTRA[function.__name__](*args, **(kwargs or {}))
         name = getattr(function, "__name__", "")
+        if name == "register_hook":
+            raise TranspileError(
+                f"{user_line()}: a hook changes gradients, which a graph cannot hold; compute with detach() instead"
+            )
         _, value = self.known.get(id(args[0]), (None, None)) if args else (None, None)
         if name == "__bool__" and value is None:
             value = _asserted(sys._getframe(1))

@@ -8,10 +8,17 @@ from typing import Any
 
 import torch
 from torch.overrides import TorchFunctionMode
+from torch.utils._python_dispatch import TorchDispatchMode
 
-from trellis.trace.capture.torch import Nest, fill, in_mode, is_tensor
+from trellis.trace.capture.torch import Nest, changed_text, fill, in_mode, is_tensor
+from trellis.trace.errors import TranspileError, user_line
 
 _DROPOUTS = {f"{kind}dropout{rank}" for kind in ("", "feature_", "alpha_", "feature_alpha_", "native_") for rank in ("", *"123")}
+
+
+# Where other functions have a probability of dropout among their arguments.
+_CHANCES = {"scaled_dot_product_attention": 4, "multi_head_attention_forward": 10}
+_CHANCES |= dict.fromkeys(("lstm", "gru", "rnn_tanh", "rnn_relu"), 5)
 
 
 class _NoDropout(TorchFunctionMode):
@@ -22,21 +29,30 @@ class _NoDropout(TorchFunctionMode):
         name = getattr(function, "__name__", "")
         if name.strip("_") in _DROPOUTS:
             return args[0] if args else kwargs["input"]
-        if name in ("lstm", "gru", "rnn_tanh", "rnn_relu") and isinstance(args[3], bool):
-            args = (*args[:5], 0.0, *args[6:])
-        if name == "multi_head_attention_forward":  # runs without this mode
-            if len(args) > 10:
-                args = (*args[:10], 0.0, *args[11:])
-            else:
-                kwargs["dropout_p"] = 0.0
-        if name == "scaled_dot_product_attention":
+        place = _CHANCES.get(name, 0)
+        if len(args) > place > 0 and (place != 5 or isinstance(args[3], bool)):  # recurrent networks of packed sequences differ
+            args = (*args[:place], 0.0, *args[place + 1 :])
+        elif place in (4, 10):
             kwargs["dropout_p"] = 0.0
-            args = (
-                args[:4] + args[5:] if len(args) > 4 and len(args) < 6 else (*args[:4], 0.0, *args[5:]) if len(args) > 5 else args
-            )
-            if len(args) > 5:
-                kwargs.pop("dropout_p")
         return function(*args, **kwargs)
+
+
+class _NoWrites(TorchDispatchMode):
+    """No op may write to the tensors of `names`, by the address of their memory: the source would not be as it was."""
+
+    def __init__(self, names: dict[int, str]) -> None:
+        super().__init__()
+        self.names = names
+
+    def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        for spec, x in zip(function._schema.arguments, args) if function._schema.is_mutable else ():
+            if spec.is_write and is_tensor(x) and x.numel() and _memory(x) in self.names:
+                raise TranspileError(changed_text(user_line(), self.names[_memory(x)]))
+        return function(*args, **(kwargs or {}))
+
+
+def _memory(x: Any) -> int:
+    return x.untyped_storage().data_ptr()
 
 
 class TorchOriginal:
@@ -45,6 +61,7 @@ class TorchOriginal:
     def __init__(self, source: Any, nest: Nest) -> None:
         self.source, self.nest = source, nest
         self.is_module = isinstance(source, torch.nn.Module)
+        self.guarded: dict[int, str] = {}  # names of the tensors that the first run may not write to, by address
         parameters = dict(source.named_parameters()) if self.is_module else {}
         self.sizes = {name: p.numel() for name, p in parameters.items() if p.requires_grad and p.is_floating_point()}
 
@@ -55,7 +72,9 @@ class TorchOriginal:
         with in_mode(self.source, training), torch.random.fork_rng(devices=[]), torch.set_grad_enabled(gradients), _NoDropout():
 
             def run(tensors: Sequence[Any]) -> list[Any]:
-                args, kwargs = fill(self.nest.skeleton, [x.clone() if gradients is False else x for x in tensors])
+                copies = [x.clone() for x in tensors]  # the source may change them
+                self.guarded |= {_memory(x): f"argument {i}" for i, x in enumerate(copies)}
+                args, kwargs = fill(self.nest.skeleton, copies)
                 return Nest(self.source(*args, **kwargs)).tensors
 
             try:
@@ -71,8 +90,11 @@ class TorchOriginal:
             return [x.detach() if is_tensor(x) else x for x in run(tensors)]
 
     def graph_functions(self, tensors: Sequence[Any]) -> list[Any]:
-        """The results with their gradient functions."""
-        with self._alone(False, gradients=True) as run:
+        """The results with their gradient functions. An argument, or a tensor that is no buffer, may not change."""
+        for path, part in self.source.named_modules() if self.is_module else ():
+            held = {**{k: x for k, x in vars(part).items() if is_tensor(x)}, **part._parameters}
+            self.guarded |= {_memory(x): f"tensor {f'{path}.{k}'.strip('.')!r}" for k, x in held.items() if x is not None}
+        with self._alone(False, gradients=True) as run, _NoWrites(self.guarded):
             return run(tensors)
 
     def gradients(self, tensors: Sequence[Any], cotangents: Sequence[Any], names: Sequence[str], training: bool) -> list[Any]:

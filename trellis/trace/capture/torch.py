@@ -488,13 +488,14 @@ def _check_arguments_unchanged(program: Any, source: Any, nest: Nest) -> None:
     given = [spec.arg.name for spec in program.graph_signature.input_specs if spec.kind.name == "USER_INPUT"]
     group = _groups(program)
     for node in program.graph.nodes:
-        for written in written_by(node):
-            changed = [given.index(n.name) for n in group[written] if n.op == "placeholder" and n.name in given]
-            if changed:
-                line = _line_of(node, source, nest)
-                raise TranspileError(
-                    f"{line}: the source changes its argument {changed[0]} in place; let it work on a copy, x.clone()"
-                )
+        for changed in [n for written in written_by(node) for n in group[written] if n.op == "placeholder" and n.name in given]:
+            what = f"argument {given.index(changed.name)}"
+            raise TranspileError(changed_text(_line_of(node, source, nest), what))
+
+
+def changed_text(line: str, what: str) -> str:
+    fix = "let it work on a copy, x.clone()" if what.startswith("argument") else "make it a buffer (register_buffer)"
+    return f"{line}: the source changes its {what} in place; {fix}"
 
 
 def _needs_functions(program: Any) -> bool:

@@ -394,11 +394,7 @@ TABLE: Table = {
     "batch_norm.default": _batch_norm,
     "batch_norm.training": _batch_norm_training,
     "_native_batch_norm_legit_functional.default": _functional_batch_norm,
-    "_native_batch_norm_legit_no_training.default": lambda x, w, b, m, v, momentum, eps: [
-        _batch_norm(x, w, b, m, v, False, momentum, eps),
-        m,
-        v,
-    ],
+    "_native_batch_norm_legit_no_training.default": lambda x, w, b, m, v, *rest: [_batch_norm(x, w, b, m, v, False, *rest), m, v],
     "instance_norm.default": _instance_norm,
     "_weight_norm.default": _weight_norm,
     "scaled_dot_product_attention.default": _attention,
@@ -408,10 +404,7 @@ TABLE: Table = {
     "embedding.default": _embedding,
     "embedding_bag.default embedding_bag.padding_idx": _embedding_bag,
     **{f"upsample_nearest{n}d.vec upsample_nearest{n}d.default": _resize("nearest") for n in (1, 2, 3)},
-    "_upsample_nearest_exact1d.vec _upsample_nearest_exact2d.vec _upsample_nearest_exact3d.vec": _resize("nearest_exact"),
-    "_upsample_nearest_exact1d.default _upsample_nearest_exact2d.default _upsample_nearest_exact3d.default": _resize(
-        "nearest_exact"
-    ),
+    **{f"_upsample_nearest_exact{n}d.vec _upsample_nearest_exact{n}d.default": _resize("nearest_exact") for n in (1, 2, 3)},
     "upsample_linear1d.vec upsample_bilinear2d.vec upsample_trilinear3d.vec": _resize("linear", corners=True),
     "upsample_linear1d.default upsample_bilinear2d.default upsample_trilinear3d.default": _resize("linear", corners=True),
     "upsample_bicubic2d.vec upsample_bicubic2d.default": _resize("bicubic", corners=True),

@@ -14,10 +14,6 @@ def _item(x: Any) -> Any:
     return x.item() if is_array(x) else x
 
 
-def _float(x: Any) -> Any:
-    return float(x)
-
-
 def _cond(pred: Any, *operands: Any, true: Any, false: Any) -> list[Any]:
     return list(control.cond(pred, lambda *xs: true.run(list(xs)), lambda *xs: false.run(list(xs)), *operands))
 
@@ -31,7 +27,7 @@ TABLE: Table = {
     "sym_stride.int": lambda x, dim: math.prod(x.shape[dim + 1 :]) if dim != -1 else 1,
     "py.sym_max py.max": max,
     "py.sym_min py.min": min,
-    "py.sym_float py.float": _float,
+    "py.sym_float py.float": float,
     "py.sym_int py.int": int,
     "py.sym_not": operator.not_,
     "py.sym_sum": lambda args: sum(args),

@@ -69,11 +69,7 @@ def _unflatten(x: Any, dim: int, shape: Any) -> Any:
 
 
 def _movedim(x: Any, source: Any, destination: Any) -> Any:
-    return tl.moveaxis(
-        x,
-        source if isinstance(source, int) else tuple(source),
-        destination if isinstance(destination, int) else tuple(destination),
-    )
+    return tl.moveaxis(x, *(place if isinstance(place, int) else tuple(place) for place in (source, destination)))
 
 
 def _windows(x: Any, dim: int, size: int, step: int) -> Any:
@@ -243,21 +239,12 @@ def _places(index: Any, dim: int) -> tuple[Any, ...]:
 _MODES = {"add": "add", "sum": "add", "multiply": "multiply", "prod": "multiply", "amax": "max", "amin": "min"}
 
 
-def _scatter(x: Any, dim: int, index: Any, source: Any, *, reduce: str | None = None, include_self: bool = True) -> Any:
+def _scatter(x: Any, dim: int, index: Any, source: Any, reduce: str | None = None, *, include_self: bool = True) -> Any:
     if index.size == 0:
         return x
     if x.ndim == 0:
-        return tl.reshape(
-            _scatter(
-                tl.reshape(x, (1,)),
-                0,
-                tl.reshape(index, (-1,)),
-                tl.reshape(source, (-1,)) if is_array(source) else source,
-                reduce=reduce,
-                include_self=include_self,
-            ),
-            (),
-        )
+        index, source = (tl.reshape(v, (-1,)) if is_array(v) else v for v in (index, source))
+        return tl.reshape(_scatter(tl.reshape(x, (1,)), 0, index, source, reduce, include_self=include_self), ())
     if index.ndim == 0:
         index = tl.reshape(index, (1,))
         source = tl.reshape(source, (1,)) if is_array(source) and source.ndim == 0 else source
@@ -288,10 +275,6 @@ def _scatter(x: Any, dim: int, index: Any, source: Any, *, reduce: str | None = 
 
 def _scatter_add(x: Any, dim: int, index: Any, source: Any) -> Any:
     return _scatter(x, dim, index, source, reduce="add")
-
-
-def _scatter_reduce(x: Any, dim: int, index: Any, source: Any, reduce: str, *, include_self: bool = True) -> Any:
-    return _scatter(x, dim, index, source, reduce=reduce, include_self=include_self)
 
 
 def _along(x: Any, dim: int, index: Any) -> tuple[Any, ...]:
@@ -385,7 +368,7 @@ def _linspace(start: Any, stop: Any, steps: int, *, dtype: Any = None) -> Any:
 
 
 def _filled(value: Any) -> Any:
-    return lambda shape, *, dtype=None: full(shape, value, dtype or float32)
+    return lambda shape, *_, dtype=None: full(shape, value, dtype or float32)
 
 
 def _filled_like(value: Any) -> Any:
@@ -410,9 +393,15 @@ def _eye(n: int, m: int | None = None, *, dtype: Any = None) -> Any:
     return tl.eye(n, n if m is None else m, dtype=supported(dtype or float32))
 
 
-def _triangle(rows: int, columns: int, offset: int, upper: bool) -> list[Any]:
-    pairs = [(i, j) for i in range(rows) for j in range(columns) if (j - i >= offset if upper else j - i <= offset)]
-    return [[p[0] for p in pairs], [p[1] for p in pairs]]
+def _triangle(inside: Any) -> Any:
+    """Places (rows, columns) in a triangle: where column - row - offset is `inside`."""
+
+    def row(rows: int, columns: int, offset: int = 0, *, dtype: Any = None) -> Any:
+        places = [[i, j] for i in range(rows) for j in range(columns) if inside(j - i - offset)]
+        made = tl.asarray(places or tl.zeros((0, 2)), dtype=supported(dtype or int64), backend=default_backend())
+        return tl.matrix_transpose(made)
+
+    return row
 
 
 TABLE: Table = {
@@ -488,7 +477,7 @@ TABLE: Table = {
     "take.default": _take,
     "scatter.src scatter.value scatter.reduce scatter.value_reduce": counting(_scatter),
     "scatter_add.default": counting(_scatter_add),
-    "scatter_reduce.two": counting(_scatter_reduce),
+    "scatter_reduce.two": counting(_scatter),
     "index_add.default": counting(_index_add),
     "index_copy.default": _index_copy,
     "index_fill.int_Scalar index_fill.int_Tensor": _index_fill,
@@ -502,9 +491,7 @@ TABLE: Table = {
     # ---- creation
     "arange.default arange.start arange.start_step": _arange,
     "linspace.default": _linspace,
-    "zeros.default empty.memory_format empty_permuted.default empty_strided.default": lambda shape, *_, dtype=None: full(
-        shape, 0, dtype or float32
-    ),
+    "zeros.default empty.memory_format empty_permuted.default empty_strided.default": _filled(0),
     "ones.default": _filled(1),
     "full.default": _full,
     "zeros_like.default empty_like.default": _filled_like(0),
@@ -516,12 +503,8 @@ TABLE: Table = {
     "new_full.default": lambda x, shape, value, *, dtype=None: full(shape, value, dtype or x.dtype),
     "scalar_tensor.default": lambda value, *, dtype=None: _full((), value, dtype=dtype or float32),
     "eye.default eye.m": _eye,
-    "tril_indices.default": lambda rows, columns, offset=0, *, dtype=None: tl.asarray(
-        _triangle(rows, columns, offset, False), dtype=supported(dtype or int64), backend=default_backend()
-    ),
-    "triu_indices.default": lambda rows, columns, offset=0, *, dtype=None: tl.asarray(
-        _triangle(rows, columns, offset, True), dtype=supported(dtype or int64), backend=default_backend()
-    ),
+    "tril_indices.default": _triangle(lambda offset: offset <= 0),
+    "triu_indices.default": _triangle(lambda offset: offset >= 0),
     "one_hot.default": _one_hot,
     "_unique2.default": _unique,
     "bincount.default": _bincount,
