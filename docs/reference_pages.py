@@ -40,7 +40,7 @@ GROUPS: dict[str, tuple[str, tuple[str, ...]]] = {
         "Layers",
         ("nn.linear", "nn.convolution", "nn.attention", "nn.recurrent", "nn.normalization", "nn.functions", "nn.composition"),
     ),
-    "initializers": ("Initializers", ("nn.initializers",)),
+    "initializers": ("Initializers", ("random.initializers",)),
     "optimizers": (
         "Optimizers and schedules",
         ("optim.engine", "optim.rules", "optim.updates", "optim.wrappers", "optim.gradients", "optim.schedules"),

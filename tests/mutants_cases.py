@@ -138,7 +138,7 @@ FAULTS = [
     Fault("evaluation trains", "training/steps.py", "with mode(self.model, False):\n            for batch", "with mode(self.model, True):\n            for batch", _tests("test_training", "test_modes")),
     Fault("patience", "training/callbacks.py", "if self.waited >= self.patience:", "if self.waited > self.patience:", _tests("test_training", "test_early_stopping_puts_the_best_parameters_back")),
     Fault("best parameters", "training/callbacks.py", "if self.values:", "if False:", _tests("test_training", "test_early_stopping_puts_the_best_parameters_back")),
-    Fault("order of every epoch", "training/data.py", "seed=fold_in(self.key, number)", "seed=self.key", _tests("test_training", "test_batches")),
+    Fault("order of every epoch", "data/batches.py", "seed=fold_in(self.key, number)", "seed=self.key", _tests("test_training", "test_batches")),
     Fault("checkpoint without optimizer", "training/steps.py", '"optimizer": run.optimizer.state', '"optimizer": {}', _tests("test_training_files", "test_a_training_goes_on_exactly")),
     Fault("frozen parameters in training", "training/trainer.py", "v, state = self.model.trainable_v, None", "v, state = self.model.v, None", _tests("test_training", "test_frozen_parameters_stay")),
     Fault("state not saved", "nn/saving.py", "for part, values in module.state().items()}\n    flat", 'for part, values in module.state().items() if part == "v"} | {"buffers": {}, "random": {}}\n    flat', _tests("test_module_files", "test_round_trip_between_backends")),

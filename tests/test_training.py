@@ -436,10 +436,10 @@ def test_other_ways_to_nan() -> None:
     assert np.array_equal(to_numpy(zeros.w), np.zeros((3, 3)))
 
 
-def test_an_error_leaves_the_model_with_the_last_step() -> None:
+def test_an_error_leaves_the_model_with_the_last_step(backend: str) -> None:
     class Broken(tl.Module):
         def __init__(self) -> None:
-            self.layer = linear()
+            self.layer = linear(backend)
             super().__init__()
 
         def forward(self, x: Any) -> Any:
@@ -452,7 +452,8 @@ def test_an_error_leaves_the_model_with_the_last_step() -> None:
         fit((X, Y), model, shuffle=False)
     reference = linear()
     plain_loop([(X[:8], Y[:8]), (X[8:16], Y[8:16])], reference)
-    assert model.layer.v.all_equal(reference.v)
+    for path, x in reference.v.to_flat_dict().items():
+        np.testing.assert_allclose(to_numpy(model.layer.v[path]), to_numpy(x), rtol=1e-6)
 
 
 def test_a_wrong_shape_names_the_layer(backend: str) -> None:

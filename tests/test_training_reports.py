@@ -80,7 +80,7 @@ def test_a_narrow_terminal_without_unicode(monkeypatch: pytest.MonkeyPatch) -> N
 
 def at_step(step: int, loss: float) -> Any:
     """What `Progress` reads of a run in its first epoch."""
-    return SimpleNamespace(epoch=0, position=step, step=step, means=Means(1, {"loss": loss}))
+    return SimpleNamespace(epoch=0, position=step, step=step, means=Means(1, {"loss": loss}), settle=lambda: None)
 
 
 def test_the_time_left(monkeypatch: pytest.MonkeyPatch) -> None:

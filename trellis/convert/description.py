@@ -18,10 +18,10 @@ from trellis.core.array import Array
 from trellis.core.container import Container
 from trellis.core.dispatch import target
 from trellis.nn.building import Stream
-from trellis.nn.initializers import Initializer
 from trellis.nn.module import Module
 from trellis.nn.structure import Meta, adopt, gather
 from trellis.ops.conversion import to_numpy
+from trellis.random.initializers import Initializer
 from trellis.random.keys import Key, make_key
 
 _READERS: dict[str, Callable[[Any, dict[str, Any]], Any]] = {  # of a reader and the data; for other kinds the reader has methods

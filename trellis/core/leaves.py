@@ -55,6 +55,11 @@ class Nest:
             return leaves[0] if kind is None else kind(leaves[0])
         return tree.unflatten(self.treedef, [x if kind is None else kind(x) for x, kind in zip(leaves, self.wrapped)])
 
+    def bare(self) -> Nest:
+        """The nest without its arrays, which something that lives longer would keep."""
+        self.leaves = []
+        return self
+
     def place(self, index: int) -> str:
         """The words " at 'path'" for a leaf, for messages; empty where the nest is the leaf itself."""
         path = tree.paths(self.treedef)[index]

@@ -78,7 +78,7 @@ class PartSteps(Steps):
             weight = (last - first) / count
             factor = scale if parts == 1 else weight if scale is None else scale * weight
             (loss, (outputs, buffers)), grads = self.gradients(moment, draws, factor, watch)
-            found = loss, self.weighted(self._metrics(outputs, moment.batch.targets), weight), grads
+            found = loss, self.weighted(self.measure(outputs, moment.batch.targets), weight), grads
             total = found if total is None else tree.map(add, total, found)
             moment = moment._replace(buffers=buffers)
         loss, measured, grads = total  # type: ignore[misc]

@@ -126,12 +126,14 @@ class SpreadSteps(PartSteps):
         with self.group.explaining("fit: a step"):
             return super().train(moment, state)
 
-    def _arrays(self, rate: float | None, seed: Key, step: int) -> Any:
-        return self._on_mesh(super()._arrays(rate, seed, step), self._put)
+    in_windows = False
 
-    def _advance(self, v: Any, buffers: Any, clock: Any, batch: Any, state: Any, rate: Any) -> tuple[Any, ...]:
-        v, buffers, state, loss, measured, clock = super()._advance(v, buffers, clock, batch, state, rate)
-        return *map(self._constrained, (v, buffers, state)), loss, measured, self._constrained(clock)
+    def clock(self, rate: float | None, seed: Key, step: int) -> list[Array]:
+        return self._on_mesh(super().clock(rate, seed, step), self._put)
+
+    def advanced(self, v: Any, buffers: Any, clock: Any, batch: Any, state: Any) -> tuple[Any, ...]:
+        *arrays, loss, measured = super().advanced(v, buffers, clock, batch, state)
+        return *map(self._constrained, arrays), loss, measured
 
     def evaluate(self, v: Any, buffers: Any, batches: Iterable[Any]) -> dict[str, float]:
         with self.group.explaining("evaluate"):

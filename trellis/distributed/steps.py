@@ -80,6 +80,7 @@ class ProcessSteps(PartSteps):
     """Steps on the rows of this process; gradients, loss and metrics are those of all."""
 
     place: SharedPlace
+    in_windows = False
     shares_all = False  # whether a batch that is too small to be divided is reduced, too
     shared = True  # whether each process has some rows of the last batch
 

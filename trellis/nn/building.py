@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, TypedDict
 
 import numpy as np
@@ -285,12 +285,12 @@ class Stream:
 
     __slots__ = ("key", "count")
 
-    def __init__(self, key: Key, count: int = 0) -> None:
+    def __init__(self, key: Key | Callable[[], Key], count: int = 0) -> None:
         self.key, self.count = key, count
 
     def next(self) -> Key:
         self.count += 1
-        return fold_in(self.key, self.count - 1)
+        return fold_in(self.key() if callable(self.key) else self.key, self.count - 1)
 
 
 def initial_key(module: Any) -> Key:

@@ -8,10 +8,10 @@ from typing import Any
 
 from trellis.core.array import Array
 from trellis.nn.building import Options, initial_key
-from trellis.nn.initializers import Initializer, as_initializer
 from trellis.nn.module import Module
 from trellis.ops.arguments import integer
 from trellis.ops.conversion import asarray
+from trellis.random.initializers import Initializer, as_initializer
 from trellis.random.keys import Key, fold_in
 
 

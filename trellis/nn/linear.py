@@ -9,12 +9,12 @@ from trellis.core.array import Array
 from trellis.core.dispatch import diagnose, interpreters
 from trellis.core.typing import AnyArray
 from trellis.nn.building import Options
-from trellis.nn.initializers import Normal
 from trellis.nn.layer import Layer, initial, size, weight_and_bias
 from trellis.nn.torch_names import AFFINE
 from trellis.ops.attention import check_linear, embedding, linear
 from trellis.ops.elementwise import add
 from trellis.ops.products import einsum
+from trellis.random.initializers import Normal
 
 __all__ = ["Bilinear", "Embedding", "Linear"]
 

@@ -201,6 +201,8 @@ class Module(metaclass=Construction):
     # ---- attributes ------------------------------------------------------------------------------------------------------------
     def __setattr__(self, name: str, value: Any) -> None:
         kind = KINDS[type(value)]
+        if self._bound is not None:
+            self._bound.changed = True
         if kind:
             value = self._admitted(name, value, kind)
         elif value is not None and KINDS[type(self.__dict__.get(name))] == ARRAY:

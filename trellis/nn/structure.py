@@ -251,7 +251,7 @@ def adopt(parent: Any, value: Any, kind: int = MODULE) -> bool:
 class Binding:
     """One run of a tree of Modules on other arrays: the copies, and what is particular to the run."""
 
-    __slots__ = ("pairs", "modules", "arrays", "constant", "tracker", "stream", "wrong", "frozen", "late")
+    __slots__ = ("pairs", "modules", "arrays", "constant", "tracker", "stream", "wrong", "frozen", "late", "changed")
 
     def __init__(self, *, constant: bool = False, tracker: Any = None, stream: Any = None) -> None:
         self.pairs: list[tuple[Any, Any]] = []  # (Module, its copy)
@@ -260,6 +260,7 @@ class Binding:
         self.constant, self.tracker, self.stream = constant, tracker, stream
         self.wrong = False  # whether the nests of arrays have other names than the tree
         self.frozen: set[int] = set()  # ids of Arrays
+        self.changed = False  # whether a call set an attribute of a copy
         self.late = False  # whether a shared Array was copied before a place of it that is frozen was met
 
     def release(self) -> None:

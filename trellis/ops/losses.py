@@ -319,6 +319,8 @@ def _check_classes(
     if dtype.kind == "f" or classes is None or interpreter.is_traced(plain) or interpreter.device_of(plain) != "cpu":
         return
     values = interpreter.to_numpy(plain)
+    if values.size and values.min() >= 0 and values.max() < classes:
+        return
     wrong = values[(values != ignored) & ((values < 0) | (values >= classes))]
     if wrong.size:
         raise IndexError(f"{op}: target holds {wrong[0]}; with {classes} classes it must be 0 to {classes - 1}, or ignore_index")

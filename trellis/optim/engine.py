@@ -13,7 +13,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from inspect import Parameter, Signature
 from typing import Any, ClassVar, NamedTuple, dataclass_transform
 
@@ -32,6 +32,7 @@ from trellis.transforms.carry import same_shape
 
 Flat = list[AnyArray]
 Slots = tuple[Array, ...]
+ALL = "all"  # for `in_place`: not the slots alone
 IN_GRADIENT, IN_WEIGHTS, IN_RULE = "gradient", "weights", "rule"  # where an optimizer applies its weight decay
 _BELOW_ONE = ("beta1", "beta2", "rho", "alpha")
 _PLAIN = (int, float, type(None))
@@ -57,7 +58,7 @@ class Given(Nest):
         found, structure = tree.flatten(grads)
         super().__init__(v, committed(found))
         if structure != self.treedef:
-            found = list(_with_holes(self.treedef, structure, iter(found), f"{name}: weights and gradients"))
+            found = _with_holes(self.treedef, grads, f"{name}: weights and gradients")
         self.grads = [unwrap(x) for x in settled(found, self.leaves[0] if self.leaves else None)]
         self.chosen = tuple([i for i, g in enumerate(self.grads) if g is not None])
         self.backend = find_all(*self.leaves, *self.grads)
@@ -77,22 +78,14 @@ def check_shapes(name: str, nest: Nest, backend: Any, columns: Mapping[str, Flat
                 raise ValueError(f"{name}: the shapes{nest.place(i)} differ: {listed}")
 
 
-def _with_holes(own: tree.TreeDef, given: tree.TreeDef, leaves: Iterator[Any], what: str) -> Iterator[Any]:
-    """The leaves of `given`, and None for each leaf of `own` in the places where `given` has None."""
-
-    def walk(own: tree.TreeDef, given: tree.TreeDef) -> Iterator[Any]:
-        if given.type is type(None):
-            yield from [None] * own.num_leaves
-        elif own.type is None and given.type is None:
-            yield next(leaves)
-        elif own.type is not given.type or own.keys != given.keys:
-            raise tree.structure_error(what, top, whole)
-        else:
-            for a, b in zip(own.children, given.children):
-                yield from walk(a, b)
-
-    top, whole = own, given
-    return walk(own, given)
+def _with_holes(own: tree.TreeDef, given: Any, what: str) -> list[Any]:
+    """The leaves of `given` at the places of those of `own`, and None for all below a place where `given` has None."""
+    structure, found = tree.structure(given), dict(tree.leaves_with_paths(given))
+    holes = tuple(f"{path}/" if path else "" for path in tree.paths(structure, type(None)))
+    paths = tree.paths(own)
+    if not set(found) <= set(paths) or any(path not in found and not f"{path}/".startswith(holes) for path in paths):
+        raise tree.structure_error(what, own, structure)
+    return [found.get(path) for path in paths]
 
 
 def column(what: str, treedef: tree.TreeDef, nest: Nest) -> Flat:
@@ -290,6 +283,21 @@ class Optimizer:
         self._kept, self._given_state = kept, None
         return given.rebuild(weights)
 
+    def begin(self, v: Any, state: Mapping[str, Any]) -> tuple[Given, State]:
+        """What `overwrite` takes: the arrays of `v` and of a state of it."""
+        given = Given(self._name, v, v)
+        count = int(load(given.backend.name).item(unwrap(state["step"])))
+        return given, State(given, self.slots, self._columns(given, state), count)
+
+    def overwrite(self, given: Given, kept: State, grads: Flat) -> None:
+        """A step that overwrites the weights and slots, for a loop that keeps these lists."""
+        given.grads = grads
+        weights, kept.columns = self._run(given, kept.columns, kept.count, stop=False, in_place=ALL)
+        kept.count += 1
+        for old, new in zip(given.leaves, weights):
+            if old is not new:
+                old[...] = new
+
     @property
     def state(self) -> Container:
         """The state: a Container of `step` and the slots; empty before the first step."""
@@ -314,7 +322,7 @@ class Optimizer:
         return State(given, self.slots, [list(column) for column in zip(*rows)], 0, private=True)
 
     # ---- the update on lists of native arrays ----------------------------------------------------------------------------------
-    def _run(self, given: Given, columns: list[Flat], count: Any, *, stop: bool, in_place: bool) -> tuple[Flat, list[Flat]]:
+    def _run(self, given: Given, columns: list[Flat], count: Any, *, stop: bool, in_place: bool | str) -> tuple[Flat, list[Flat]]:
         lr = None if callable(self.lr) else unwrap(self.lr)
         groups = self._groups(given)
         return self.advance(given.backend, groups, given.leaves, given.grads, columns, count, lr, stop=stop, in_place=in_place)
@@ -338,7 +346,7 @@ class Optimizer:
 
     def advance(
         self, backend: Any, groups: Groups, weights: Flat, grads: list[Any], columns: list[Flat], count: Any, lr: Any, *,
-        stop: bool = False, in_place: bool = False,
+        stop: bool = False, in_place: bool | str = False,
     ) -> tuple[Flat, list[Flat]]:  # fmt: skip
         """New weights and columns of slots; compiled on the backends that compile updates.
 
@@ -355,7 +363,7 @@ class Optimizer:
         return function(weights, grads, columns, count, lr)
 
     def _advance(
-        self, backend: Any, groups: Groups, stop: bool, in_place: bool,
+        self, backend: Any, groups: Groups, stop: bool, in_place: bool | str,
         weights: Flat, grads: list[Any], columns: list[Flat], count: Any, lr: Any,
     ) -> tuple[Flat, list[Flat]]:  # fmt: skip
         if stop:
@@ -391,7 +399,7 @@ class Optimizer:
             lr = float(lr) if isinstance(before, int) else lr
         return lr if isinstance(lr, (int, float, Array)) else Array(lr)
 
-    def _group(self, backend: Any, chosen: list[Flat], rate: Any, step: Any, decay: float, in_place: bool) -> Any:
+    def _group(self, backend: Any, chosen: list[Flat], rate: Any, step: Any, decay: float, in_place: bool | str) -> Any:
         """New weights and columns of one group: by the backend's kernel if it has one that can, else weight by weight."""
         numbers = not isinstance(rate, Array) and not isinstance(step, Array)
         kernel = getattr(backend, self._kernel, None) if numbers and backend.level == 0 else None

@@ -62,7 +62,7 @@ def adam_step(
 class _AdamDirection(Adam):
     """Adam on weights of 0: with a learning rate of -1 the new weights are the direction."""
 
-    def _group(self, backend: Any, chosen: list[Flat], rate: Any, step: Any, decay: float, in_place: bool) -> Any:
+    def _group(self, backend: Any, chosen: list[Flat], rate: Any, step: Any, decay: float, in_place: bool | str) -> Any:
         zeros = [backend.full_like(w, fill_value=0.0, dtype=None, device=None) for w in chosen[0]]
         return super()._group(backend, [zeros, *chosen[1:]], rate, step, decay, in_place)
 

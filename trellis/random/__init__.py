@@ -4,7 +4,7 @@ from trellis.core.discovery import op_modules, public_names
 from trellis.core.hints import hooks as _hooks
 from trellis.core.lifting import lift_module, name_arguments
 
-modules = op_modules(__name__, __path__, ("sources",))
+modules = op_modules(__name__, __path__, ("sources", "initializers"))  # initializers load with the layers
 for _module in modules:
     lift_module(_module)
     name_arguments(_module)

@@ -1,8 +1,8 @@
 """Training: `Trainer`, where its batches come from, what it calls as it goes on, and what it measured."""
 
+from trellis.data.batches import Batches
 from trellis.training import callbacks
 from trellis.training.callbacks import *
-from trellis.training.data import Batches
 from trellis.training.history import History
 from trellis.training.plot import plot_curves
 from trellis.training.steps import NonFiniteLoss

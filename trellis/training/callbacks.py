@@ -51,6 +51,11 @@ class Callback:
     def set_state(self, state: Container) -> None: ...
 
 
+def looks_at_epochs(one: Callback) -> bool:
+    """Whether a callback does not look at each step."""
+    return isinstance(one, Checkpoint) or getattr(one.on_step, "__func__", None) is Callback.on_step
+
+
 class _Function(Callback):
     def __init__(self, function: Any) -> None:
         self.on_epoch = function

@@ -6,8 +6,7 @@ several arguments of the model, a dict holds keywords.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,117 +16,9 @@ from trellis.core.array import Array
 from trellis.core.container import Container
 from trellis.core.dispatch import interpreters, load
 from trellis.core.leaves import unwrap
-from trellis.data.files import Column, Files
-from trellis.data.iterables import Iterables, Prefetched
+from trellis.data.batches import Batches, Source
+from trellis.data.files import Column
 from trellis.ops.conversion import is_array, native_array
-from trellis.ops.indexing import take
-from trellis.optim.schedules import whole_number
-from trellis.random.keys import Key, fold_in
-from trellis.random.samplers import permutation
-
-ORDER = 0x6F72646572  # keeps the keys of orders apart from those of steps
-
-
-class Batches:
-    """Batches of arrays that belong together, row by row, in a new order each time they are iterated.
-
-    `arrays` is an array or a nest of them: `(x, y)`. The order follows from `seed` and the epoch alone, so it is the same for
-    every framework; `epoch(n)` gives the batches of one epoch. What you pass is what you get, in pieces.
-
-    >>> import numpy as np, trellis as tl
-    >>> batches = tl.Batches((np.arange(5), np.arange(5) ** 2), batch_size=2, seed=0)
-    >>> len(batches), [x.tolist() for x, y in batches]
-    (3, [[2, 1], [0, 3], [4]])
-    """
-
-    def __init__(
-        self, arrays: Any, batch_size: int = 32, *, shuffle: bool = True, seed: int | Key = 0, drop_last: bool = False
-    ) -> None:
-        whole_number("Batches", "batch_size", batch_size)
-        found = tree.leaves_with_paths(arrays)
-        for path, x in found:
-            if not is_array(x):
-                raise TypeError(f"Batches: arrays holds a {type(x).__name__} at {path!r}; make it an array, e.g. with np.asarray")
-            if not x.shape:
-                raise ValueError(f"Batches: the array at {path!r} has no axis to take batches from")
-        rows = {path: x.shape[0] for path, x in found}
-        if len(set(rows.values())) > 1:
-            raise ValueError(f"Batches: the arrays have different numbers of rows: {rows}")
-        self.arrays, self.batch_size, self.shuffle, self.drop_last = arrays, batch_size, shuffle, drop_last
-        self.rows = next(iter(rows.values()), 0)
-        self.key = fold_in(seed, ORDER)
-        self.started = 0
-        if not len(self):
-            raise ValueError(f"Batches: {self.rows} rows make no batch of {batch_size}")
-
-    @property
-    def settings(self) -> dict[str, Any]:
-        """The settings that decide the batches of an epoch, beside the arrays themselves."""
-        return {"rows": self.rows, "batch_size": self.batch_size, "shuffle": self.shuffle, "drop_last": self.drop_last}
-
-    def __len__(self) -> int:
-        return self.rows // self.batch_size if self.drop_last else math.ceil(self.rows / self.batch_size)
-
-    def __iter__(self) -> Iterator[Any]:
-        self.started += 1
-        return self.epoch(self.started - 1)
-
-    def epoch(self, number: int, start: int = 0) -> Iterator[Any]:
-        """The batches of an epoch, counted from 0; from batch `start` on."""
-        order = unwrap(permutation(self.rows, seed=fold_in(self.key, number), backend="numpy")) if self.shuffle else None
-        for first in range(start * self.batch_size, len(self) * self.batch_size, self.batch_size):
-            rows = slice(first, first + self.batch_size)
-            yield tree.map(lambda x, rows=rows: _rows(x, rows, order), self.arrays)
-
-    def first(self) -> Any:
-        """A batch, to look at."""
-        return next(self.epoch(0))
-
-    def state(self) -> dict[str, Any]:
-        return {}  # all that is random follows from the seed
-
-    def set_state(self, state: Any) -> None: ...
-
-    def check_epochs(self, name: str, epochs: int) -> None: ...
-
-
-def _rows(x: Any, rows: slice, order: Any) -> Any:
-    if order is None:
-        return x[rows] if isinstance(x, (Array, np.ndarray)) else unwrap(Array(x)[rows])
-    data = unwrap(x)
-    if isinstance(data, np.ndarray):
-        chosen = data[order[rows]]
-    else:
-        chosen = take(data, interpreters[type(data)].constant(order[rows], like=data), axis=0)
-    return Array(chosen) if isinstance(x, Array) else chosen
-
-
-Source = Batches | Iterables | Files
-
-
-def source(data: Any, steps: int | None = None, **options: Any) -> Source:
-    """Where the batches come from. A tuple, an array or a Container are arrays; anything that can be iterated gives batches."""
-    if isinstance(data, Prefetched):
-        found = source(data.data, steps)
-        if not isinstance(found, Iterables):
-            raise TypeError(
-                f"prefetch: data is a {type(data.data).__name__}, which needs no thread; give it to the Trainer itself"
-            )
-        return Iterables(data.data, steps, data.ahead)
-    if isinstance(data, (Batches, Files)):
-        return data
-    if is_array(data) or isinstance(data, (tuple, Container)):
-        return Batches(data, **options)
-    if isinstance(data, list) and data and is_array(data[0]):
-        raise TypeError("data is a list of arrays; give arrays that belong together as a tuple, (x, y), or a list of batches")
-    if isinstance(data, (str, bytes, Mapping)) or not (isinstance(data, Iterable) or callable(data)):
-        raise TypeError(
-            f"data is a {type(data).__name__}; expected a tuple of arrays such as (x, y), an iterable of batches, or a function "
-            "of the epoch that returns one"
-        )
-    if steps is not None:
-        whole_number("fit", "steps_per_epoch", steps)
-    return Iterables(data, steps)
 
 
 class Batch(NamedTuple):
@@ -171,6 +62,20 @@ class Place:
         if not leaves or not leaves[0].shape:
             raise ValueError(f"a batch holds no array with rows for the model; it is a {type(batch).__name__}")
         return Batch(*call_arguments(inputs), targets, rows=leaves[0].shape[0])
+
+    def batches(self, data: Source, epoch: int, start: int) -> Iterator[Any]:
+        """The batches of an epoch, for `to_batch`."""
+        return data.epoch(epoch, start, self._cast) if isinstance(data, Batches) else data.epoch(epoch, start)
+
+    def _cast(self, x: Any) -> Any:
+        """The rows of many batches as a batch has them. Those of NumPy stay there for JAX and TensorFlow, which slice slowly."""
+        if type(x) is not np.ndarray or self.backend.changes_in_place:
+            return self._array(x)._data
+        own = interpreters[np.ndarray].dtype_of(x)
+        dtype = self.dtype if own.kind == "f" else self._whole(x, own)
+        if dtype is None and own.bits == 64 and self.backend.default_int().bits < 64:  # it is narrowed, with a warning
+            return self._array(x)._data
+        return x if dtype is None else x.astype(dtype.dtype, copy=False)
 
     def _array(self, x: Any) -> Array:
         data = x[:] if isinstance(x, Column) else unwrap(x)

@@ -53,6 +53,7 @@ class Progress(Callback):
         if now - self.drawn < (_DRAW_EVERY if self.terminal else _LINE_EVERY):
             return
         self.drawn = now
+        run.settle()
         left = self.left(run.step)
         measured, rest = numbers(run.means.values()), f"{duration(left)} left" if left else ""
         parts = [f"epoch {run.epoch + 1}/{self.epochs}", self._bar(run.position), measured, rest]

@@ -1,10 +1,17 @@
-"""One step of a training, and of an evaluation: functions of arrays only, compiled where the framework gains by it."""
+"""The steps of a training and of an evaluation: functions of arrays only, compiled where the framework gains by it.
+
+Small models take many steps before anybody looks at the losses (`Window`). To read a loss is to wait for its step, and to rebuild
+nests takes longer than a small step does. A window therefore works on flat lists of arrays of its own, which its steps overwrite,
+while the `Run` keeps what they began with. If a loss is not finite, or a parameter after the last step, the `Run` takes the steps
+of the window once more, one by one, and finds out where.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import copy
 import inspect
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
@@ -13,24 +20,29 @@ import numpy as np
 from trellis.core import dtypes, tree
 from trellis.core.array import Array
 from trellis.core.container import Container
+from trellis.core.leaves import Nest, unwrap
+from trellis.data.batches import Batches
 from trellis.metrics import KNOWN, Metric
-from trellis.nn.border import run_copy
+from trellis.nn.border import run as run_layers, run_copy
 from trellis.nn.building import Stream
 from trellis.nn.functional import functional_call
 from trellis.nn.module import Module
 from trellis.nn.saving import save
-from trellis.nn.structure import modules
+from trellis.nn.structure import KINDS, MODULE, Binding, gather, items, members, modules
 from trellis.nn.tracking import Tracker
 from trellis.ops.comparison import isfinite
 from trellis.ops.conversion import astype, to_numpy
 from trellis.ops.manipulation import concat
 from trellis.ops.reduction import all as all_of, mean
+from trellis.optim.engine import Optimizer
 from trellis.random.keys import Key, fold_in
 from trellis.training.data import Batch, Place
 from trellis.transforms.compile import compile as compiled
-from trellis.transforms.gradients import value_and_grad
+from trellis.transforms.gradients import grads_enter, value_and_grad
 
 Metrics = Mapping[str, Any]
+_STEPS, _BATCH_BYTES = 64, 2**24  # a window holds no more
+_MODEL_BYTES = 2**23  # a larger model takes its steps one by one, and no memory for second copies
 
 
 class NonFiniteLoss(FloatingPointError):
@@ -58,15 +70,17 @@ class Steps:
     """
 
     is_first = True  # of several processes: whether this one prints and writes
+    in_windows = True  # whether many steps may go one after the other
 
     def __init__(self, model: Module, loss: Any, optimizer: Any, metrics: Metrics, place: Place, compile: bool | None) -> None:
         self.model, self.loss, self.optimizer, self.metrics, self.place = model, loss, optimizer, metrics, place
         if compile is None:
             compile = place.backend.name != "torch"  # whose compiler takes longer than many a training
         self.compiles = compile and place.backend.compiles([])
-        self._train = compiled(self._advance)
-        self._known: Any = None  # the learning rate, the seed and the step that these arrays hold
-        self._rate = self._clock = None
+        self._train = compiled(self.advanced)
+        self._known: Any = None  # the learning rate, the seed and the step that the clock holds
+        self._clock: Any = None
+        self.entries: dict[Any, Any] = {}  # the compiled steps of windows
         maybe_compiled = compiled if self.compiles else (lambda function: function)
         self._measure, self._outputs = maybe_compiled(self._evaluate), maybe_compiled(self._apply)
 
@@ -88,33 +102,36 @@ class Steps:
         if self.compiles:
             known = rate_of(self.optimizer), moment.seed, moment.step
             if known != self._known:
-                self._rate, self._clock = self._arrays(*known)
-            result = self._train(*moment[:2], self._clock, moment.batch[:4], state, self._rate)
-            v, buffers, state, loss, measured, self._clock = result
+                self._clock = self.clock(*known)
+            result = self._train(*moment[:2], self._clock, moment.batch[:4], state)
+            v, buffers, state, self._clock, loss, measured = result
             self._known = *known[:2], moment.step + 1
         else:
             loss, measured, buffers, grads = self.advance(moment, None)
-            v = self.optimizer.step(moment.v, grads)
+            if state is None:
+                v = self.optimizer.step(moment.v, grads)
+            else:
+                v, state = self.optimizer.update(moment.v, grads, state)
         return v, buffers, state, float(loss), tree.map(to_numpy, measured)
 
-    def _arrays(self, rate: float | None, seed: Key, step: int) -> Any:
-        """The rate, and a clock: words of the seed and the number of the step, which the compiled step counts on."""
+    def clock(self, rate: float | None, seed: Key, step: int) -> list[Array]:
+        """The learning rate, words of the seed, and the number of the step, which the compiled step counts on."""
         backend, device = self.place.backend, self.place.device
         wide = dtypes.float64 if self.place.dtype is dtypes.float64 else dtypes.float32
         made = [(np.array(0.0 if rate is None else rate), wide), (seed.leaf(), None), (np.array(step, np.int32), None)]
-        rates, *clock = [Array(backend.from_numpy(x, dtype=dtype, device=device, copy=None)) for x, dtype in made]
-        return None if rate is None else rates, clock
+        return [Array(backend.from_numpy(x, dtype=dtype, device=device, copy=None)) for x, dtype in made]
 
-    def _advance(self, v: Any, buffers: Any, clock: Any, batch: Any, state: Any, rate: Any) -> tuple[Any, ...]:
-        words, step = clock
+    def advanced(self, v: Any, buffers: Any, clock: Any, batch: Any, state: Any) -> tuple[Any, ...]:
+        """The step that is compiled."""
+        rate, words, step = clock
         loss, measured, buffers, grads = self.advance(Moment(v, buffers, Key(words), step, Batch(*batch)), state)
         v, state = _at_rate(self.optimizer, rate).update(v, grads, state)
-        return v, buffers, state, loss, measured, [words, step + 1]
+        return v, buffers, state, [rate, words, step + 1], loss, measured
 
     def advance(self, moment: Moment, state: Any) -> tuple[Any, Any, Any, Any]:
         """The loss, the metrics, the buffers and the gradients of one batch; `state` is that of a compiled optimizer."""
         (loss, (outputs, buffers)), grads = self.gradients(moment)
-        return loss, self._metrics(outputs, moment.batch.targets), buffers, grads
+        return loss, self.measure(outputs, moment.batch.targets), buffers, grads
 
     def gradients(self, moment: Moment) -> Any:
         args, kwargs, targets = moment.batch[:3]
@@ -168,9 +185,9 @@ class Steps:
 
     def _evaluate(self, v: Any, buffers: Any, batch: Any) -> tuple[Any, Any]:
         outputs = self._apply(v, buffers, batch)
-        return self.loss(outputs, *batch[2]), self._metrics(outputs, batch[2])
+        return self.loss(outputs, *batch[2]), self.measure(outputs, batch[2])
 
-    def _metrics(self, outputs: Any, targets: Any) -> dict[str, Any]:
+    def measure(self, outputs: Any, targets: Any) -> dict[str, Any]:
         """The mean of a function for this batch, or its state if a metric streams."""
         return {
             name: metric.update(None, outputs, *targets) if isinstance(metric, Metric) else _average(metric(outputs, *targets))
@@ -229,8 +246,8 @@ def rate_of(optimizer: Any) -> float | None:
 
 
 def _at_rate(optimizer: Any, rate: Any) -> Any:
-    """A copy of the optimizer whose learning rate is an array."""
-    if rate is None:
+    """A copy of the optimizer whose learning rate is an array; a schedule stays."""
+    if rate_of(optimizer) is None:
         return optimizer
     made = copy.copy(optimizer)
     if inner(made) is not made:
@@ -291,6 +308,166 @@ class Means:
 
     def _value(self, name: str, total: Any) -> float:
         return float(self.metrics[name].result(total)) if isinstance(total, dict) else total / self.rows
+
+
+# ---- many steps at a time -----------------------------------------------------------------------------------------------------
+def window_for(steps: Steps, *nests: Any) -> Window | None:
+    """A window for a training that begins with these parameters and buffers; None if its steps go one by one."""
+    if not steps.in_windows or sum([math.prod(x.shape) * x.dtype.itemsize for x in tree.leaves(nests)]) > _MODEL_BYTES:
+        return None
+    if steps.compiles:
+        return Window(steps) if hasattr(steps.place.backend, "compile_over") else None
+    eager = type(steps) is Steps and steps.place.backend.name == "torch" and isinstance(steps.optimizer, Optimizer)
+    return EagerWindow(steps) if eager and grads_enter() else None
+
+
+class Window:
+    """Compiled steps on flat lists."""
+
+    def __init__(self, steps: Steps) -> None:
+        self.steps, self.backend = steps, steps.place.backend
+        self.begun: tuple[Any, ...] = (None,)
+        self.pending: list[tuple[Any, int, Any]] = []  # batch, rows, and what was measured
+        self.bytes, self.whole = 0, True
+
+    def begin(self, run: Any) -> None:
+        self.begun, self.rate = (run.v, run.buffers, run.state), rate_of(run.optimizer)
+        nest = Nest((*self.begun, self.steps.clock(self.rate, run.key, run.step)))
+        self.leaves, self.nest = self.backend.copies(nest.leaves), nest.bare()
+        self.entries = self.steps.entries.setdefault((nest.treedef, tuple(nest.wrapped)), {})
+
+    def step(self, run: Any, batch: Any) -> bool:
+        """Take a step of a run, if the batch has rows."""
+        if any(a is not b for a, b in zip(self.begun, (run.v, run.buffers, run.state))):
+            self.begin(run)
+        leaves: list[Any] = []
+        key = tree.signature(batch, leaves)
+        entry = self.entries.get(key)
+        if entry is None:
+            entry = self.entries[key] = self.entry(self.steps.place.to_batch(batch))
+        if type(run.data) is Batches:
+            rows = leaves[0].shape[0]
+            if self.backend.name == "tensorflow":  # JAX takes NumPy arrays as they are
+                leaves = [self.backend.constant(x, like=self.leaves[0]) if type(x) is np.ndarray else x for x in leaves]
+        else:
+            given = self.steps.place.to_batch(batch)
+            leaves, rows = Nest(given[:3]).leaves, given.rows
+        if rows:
+            self.bytes += sum([8 * math.prod(x.shape) for x in leaves])
+            self.whole = False
+            try:
+                self.pending.append((batch, rows, self.advance(run, entry, leaves)))
+            except Exception:  # before anything is overwritten; an interrupt comes at any time
+                self.whole = True
+                raise
+            self.whole = True
+        return rows > 0
+
+    @property
+    def is_full(self) -> bool:
+        return len(self.pending) >= _STEPS or self.bytes > _BATCH_BYTES
+
+    def entry(self, batch: Batch) -> Any:
+        """The compiled step for batches of a structure, and the structure of what it measures."""
+        own, given, measures, count = self.nest, Nest(batch[:3]).bare(), [], len(self.leaves)
+
+        def function(leaves: list[Any]) -> list[Any]:
+            v, buffers, state, clock = own.rebuild(leaves[:count])
+            found = self.steps.advanced(v, buffers, clock, (*given.rebuild(leaves[count:]), ()), state)
+            measures[:] = [Nest(found[4:]).bare()]
+            return Nest(found).leaves
+
+        return self.backend.compile_over(function, count), measures
+
+    def advance(self, run: Any, entry: Any, leaves: list[Any]) -> Any:
+        function, measures = entry
+        if self.rate != rate_of(run.optimizer):
+            self.rate = rate_of(run.optimizer)
+            self.leaves[-3:] = [x._data for x in self.steps.clock(self.rate, run.key, run.step)]
+        found = function([*self.leaves, *leaves])
+        count = len(self.leaves)
+        self.leaves = found[:count]
+        return found[count:], measures[0]
+
+    def now(self) -> list[Any]:
+        return self.leaves
+
+    def results(self) -> list[tuple[int, Any]] | None:
+        """The rows of each step and what was measured; None if the steps have to be taken once more.
+
+        `begun` has what the next steps begin with. After an interrupt in the midst of a step that is what it was, and no steps.
+        """
+        pending, self.pending, self.bytes = self.pending, [], 0
+        found: list[tuple[int, Any]] = []
+        if not self.whole:
+            return found
+        float(pending[-1][2][0][0])  # wait once, for the last
+        for _, rows, (leaves, nest) in pending:
+            loss = float(leaves[0])
+            if not math.isfinite(loss):
+                return None
+            measured = tree.map(to_numpy, nest.rebuild(leaves)[1]) if len(leaves) > 1 else {}
+            found.append((rows, {"loss": loss, **measured}))
+        kept = self.nest.rebuild(self.backend.copies(self.now()))
+        if not all(np.isfinite(to_numpy(x)).all() for x in tree.leaves(kept[0])):
+            return None
+        self.begun = kept[:3]
+        return found
+
+
+class EagerWindow(Window):
+    """Steps without a compiler. The model is copied once, and its parameters are overwritten."""
+
+    def begin(self, run: Any) -> None:
+        super().begin(run)
+        self.v, self.buffers, state, self.clock = self.nest.rebuild(self.leaves)
+        self.arrays = tree.leaves(self.v)
+        self.given, self.kept = self.steps.optimizer.begin(self.v, state)
+        self.binding, self.copy = Binding(), None
+        self.stays = not len(self.buffers) and all(map(_holds_modules_only, modules(run.model)))
+
+    def entry(self, batch: Batch) -> Any:
+        args, kwargs, targets = batch[:3]
+        if not kwargs and all(type(x) is Array for x in args + targets):  # the common case, in fewer calls
+            return lambda leaves: (map(Array, leaves[: len(args)]), {}, list(map(Array, leaves[len(args) :])))
+        return Nest(batch[:3]).bare().rebuild
+
+    def advance(self, run: Any, entry: Any, leaves: list[Any]) -> Any:
+        steps = self.steps
+        args, kwargs, targets = entry(leaves)
+        moment = Moment(self.v, self.buffers, run.key, run.step, None)  # type: ignore[arg-type]
+
+        def loss(inputs: list[Any]) -> tuple[Any, Any]:
+            for array, x in zip(self.arrays, inputs):
+                array._data = x
+            if self.copy is None or not self.stays or self.binding.changed:
+                self.binding.release()
+                self.binding = Binding()
+                self.copy = run.model._copy(self.binding, self.v, self.buffers)
+            self.binding.stream = Stream(lambda: moment.key)
+            outputs = run_layers(self.copy, tuple(args), kwargs)
+            after = gather(self.copy, buffers=True) if len(self.buffers) else self.buffers
+            return unwrap(steps.loss(outputs, *targets)), (outputs, after) if steps.metrics or len(after) else None
+
+        value, aux, grads = self.backend.value_and_grad(loss, self.given.leaves)
+        steps.optimizer.overwrite(self.given, self.kept, grads)
+        if aux is None:
+            return [value], None
+        outputs, self.buffers = aux
+        measured = Nest([Array(value), steps.measure(outputs, targets)])
+        return measured.leaves, measured
+
+    def now(self) -> list[Any]:
+        self.copy = None  # the modes of layers may change between windows
+        for array, x in zip(self.arrays, self.given.leaves):
+            array._data = x
+        return Nest((self.v, self.buffers, self.kept.container(), self.clock)).leaves
+
+
+def _holds_modules_only(found: tuple[str, Any, int]) -> bool:
+    """Whether the nests of a Module hold Modules, so that none of them grows in a call."""
+    nests = [(value, kind) for _, value, kind in members(found[1]) if kind > MODULE]
+    return all(len(value) and all(KINDS[type(x)] == MODULE for _, x in items(value, kind)) for value, kind in nests)
 
 
 # ---- metrics -------------------------------------------------------------------------------------------------------------------

@@ -14,6 +14,7 @@ from trellis.core import tree
 from trellis.core.array import Array
 from trellis.core.container import Container
 from trellis.core.leaves import unwrap
+from trellis.data.batches import Source, source
 from trellis.nn import building
 from trellis.nn.module import Module
 from trellis.nn.structure import modules
@@ -21,11 +22,11 @@ from trellis.ops.conversion import to_numpy
 from trellis.optim.engine import Optimizer, fitted
 from trellis.optim.schedules import whole_number
 from trellis.random.keys import Key
-from trellis.training.callbacks import Callback, Checkpoint, as_callbacks
-from trellis.training.data import Batch, Place, Source, call_arguments, source
+from trellis.training.callbacks import Callback, Checkpoint, as_callbacks, looks_at_epochs
+from trellis.training.data import Batch, Place, call_arguments
 from trellis.training.history import History
 from trellis.training.progress import Progress
-from trellis.training.steps import Means, Moment, NonFiniteLoss, Steps, inner, mode, non_finite, rate_of
+from trellis.training.steps import Means, Moment, NonFiniteLoss, Steps, Window, inner, mode, non_finite, rate_of, window_for
 
 
 class Run:
@@ -51,7 +52,8 @@ class Run:
 
     def _take_over(self) -> None:
         v, state = self.model.trainable_v, None
-        if self.steps.compiles:
+        self.window: Window | None = window_for(self.steps, v, self.model.buffers)
+        if self.steps.compiles or self.window is not None:
             first, known = self.optimizer.init(v), self.optimizer.state
             state = fitted("fit: the optimizer", known, first) if len(known) else first
         self.v, self.buffers, self.state = self.steps.take(v, self.model.buffers, state)
@@ -61,6 +63,12 @@ class Run:
 
     def sync(self) -> None:
         """Put the parameters, buffers and state of now into the model and the optimizer."""
+        try:
+            self.settle()
+        finally:
+            self._assign()
+
+    def _assign(self) -> None:
         building.assign_arrays(self.model, self.steps.give(self.v), partial=bool(self.model.frozen))
         building.assign_arrays(self.model, self.steps.give(self.buffers), buffers=True)
         if self.state is not None:
@@ -94,34 +102,70 @@ class Run:
         """The rest of the current epoch; whether it was not stopped inside."""
         begun = time.monotonic()
         self._began_with = self.data.state()  # in the midst of an epoch only after `restore`, which has just set it
-        for batch in map(self.steps.place.to_batch, self.data.epoch(self.epoch, self.position)):
+        for batch in self.steps.place.batches(self.data, self.epoch, self.position):
             self.position += 1
-            if not batch.rows:  # no row, no step: a filter may leave none
+            if not self._step(batch):  # no row, no step: a filter may leave none
                 continue
-            self._one_step(batch)
+            if not all(map(looks_at_epochs, self.callbacks)):
+                self.settle()
             for one in self.watchers:
                 one.on_step(self)
             if self.history.stopped:
                 return False
+        self.settle()
         if not self.means.rows:
             raise ValueError(f"fit: data gave no batch with rows in epoch {self.epoch + 1}")
         self.check()
         self.seconds = time.monotonic() - begun
         return True
 
+    def _step(self, batch: Any) -> bool:
+        """A step on a batch as the data gave it, if it has rows."""
+        if self.window is None:
+            found = self.steps.place.to_batch(batch)
+            if found.rows:
+                self._one_step(found)
+            return found.rows > 0
+        if self.window.is_full:
+            self.settle()
+        self.moment, stepped = None, self.window.step(self, batch)
+        self.step += stepped
+        return stepped
+
+    def settle(self) -> None:
+        """Wait for the steps that are going on, so that all is as of the last step."""
+        if self.window is None or not self.window.pending:
+            return
+        window, batches = self.window, [batch for batch, *_ in self.window.pending]
+        found = window.results()
+        self.step -= len(batches) - len(found or ())
+        if found is None:  # one by one, from where they began
+            self.window = None
+            for batch in batches:
+                self._step(batch)
+        for rows, measured in found or ():
+            self._took(rows, measured)
+        if found is not None:
+            self.v, self.buffers, self.state = window.begun
+
     def _one_step(self, batch: Batch) -> None:
         moment = Moment(self.v, self.buffers, self.key, self.step, batch)
         v, buffers, state, loss, measured = self.steps.train(moment, self.state)
         if not math.isfinite(loss):
             self._fail(f"step {self.step + 1}: the loss is {loss}; {self.steps.explain_loss(moment, self.moment)}")
-        self.v, self.buffers, self.state, self.loss, self.moment = v, buffers, state, loss, moment
+        self.v, self.buffers, self.state, self.moment = v, buffers, state, moment
         self.step += 1
-        self.history.losses.append(loss)
-        self.means.add(moment.batch.rows, {"loss": loss, **measured})
+        self._took(batch.rows, {"loss": loss, **measured})
+
+    def _took(self, rows: int, measured: dict[str, Any]) -> None:
+        self.loss = measured["loss"]
+        self.history.losses.append(self.loss)
+        self.means.add(rows, measured)
 
     def check(self) -> None:
         """Raise an error if the last step left a parameter that is not finite."""
-        if non_finite(self.v):
+        self.settle()
+        if self.moment is not None and non_finite(self.v):  # a window has looked itself
             self._fail(f"step {self.step}: {self.steps.explain_parameters(self.v, self.moment)}")
 
     def _fail(self, what: str) -> None:

@@ -12,7 +12,7 @@ from trellis.backends.jax.random import CALL_KEY, CallKey, new_key
 from trellis.core import errors, tree
 from trellis.core.leaves import MixedNest, are_arrays, unwrap
 
-__all__ = ["compile", "compiles", "cond", "scan", "take_apart", "vmap", "while_loop"]
+__all__ = ["compile", "compile_over", "compiles", "copies", "cond", "scan", "take_apart", "vmap", "while_loop"]
 
 Flat = list[Any]
 
@@ -64,27 +64,40 @@ jax.tree_util.register_pytree_node(
 )
 
 
-def compile(function: Callable[[Flat], Any]) -> Callable[[Flat], Any]:
+copies = jax.jit(lambda arrays: [jnp.copy(x) for x in arrays])
+
+
+def compile_over(function: Callable[[Flat], Flat], carried: int) -> Callable[[Flat], Flat]:
+    """`function` compiled, of lists of arrays. It overwrites the first so many of its arguments."""
+    return compile(function, carried)
+
+
+def compile(function: Callable[[Flat], Any], carried: int = 0) -> Callable[[Flat], Any]:
     """A function that draws without a seed gets a new key with each call; any other gets zeros, which it does not read."""
     drawing = ""  # the op that draws, known once it has been traced
     with jax.ensure_compile_time_eval():
         no_key = jnp.zeros(2, jnp.uint32)
 
-    def traced(leaves: Flat, words: Any) -> MixedNest:
+    def traced(own: Flat, leaves: Flat, words: Any) -> Any:
         nonlocal drawing
         key = CallKey(words)
         token = CALL_KEY.set(key)
         try:
-            return _Result(function(leaves))
+            result = function([*own, *leaves])
+            return result if carried else _Result(result)
         finally:
             CALL_KEY.reset(token)
             drawing = drawing or key.op
 
-    jitted = jax.jit(traced)
+    jitted, looked = jax.jit(traced, donate_argnums=0), not carried
 
     def run(leaves: Flat) -> Any:
+        nonlocal looked
+        own, others = leaves[:carried], leaves[carried:]
+        if not looked:  # whether it draws: after the first call `own` is gone
+            looked = bool(jitted.trace(own, others, no_key))
         known = drawing
-        result = jitted(leaves, new_key(known) if known else no_key)
-        return jitted(leaves, new_key(drawing)) if drawing and not known else result  # traced just now, with zeros
+        result = jitted(own, others, new_key(known) if known else no_key)
+        return jitted(own, others, new_key(drawing)) if drawing and not known else result  # traced just now, with zeros
 
     return run

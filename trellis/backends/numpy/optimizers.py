@@ -24,7 +24,7 @@ def fused_adam(weights: Flat, grads: Flat, means: Flat, squares: Flat, **options
 
 
 def _sgd(
-    weights: Flat, grads: Flat, velocities: Flat | None, *, lr: float, step: int, decay: float, in_place: bool,
+    weights: Flat, grads: Flat, velocities: Flat | None, *, lr: float, step: int, decay: float, in_place: bool | str,
     momentum: float, dampening: float, nesterov: bool,
 ) -> Any:  # fmt: skip
     updated, kept = [], []
@@ -48,7 +48,7 @@ def _sgd(
 
 
 def _adam(
-    weights: Flat, grads: Flat, means: Flat, squares: Flat, *, lr: float, step: int, decay: float, in_place: bool,
+    weights: Flat, grads: Flat, means: Flat, squares: Flat, *, lr: float, step: int, decay: float, in_place: bool | str,
     beta1: float, beta2: float, epsilon: float, decoupled: bool,
 ) -> Any:  # fmt: skip
     # m / (sqrt(v) / root + epsilon) is root * m / (sqrt(v) + root * epsilon): one pass less.

@@ -51,6 +51,9 @@ def argsort(x: Any, *, axis: int, descending: bool, stable: bool) -> Any:
     check_real("argsort", x)
     check_rank("argsort", x, axis)
     kind = "stable" if stable else None
+    if x.dtype == np.uint32 and x.ndim == 1 and not descending:  # random words: sorting words with their places is much faster
+        keyed = x.astype(np.uint64) << np.uint64(32) | np.arange(x.size, dtype=np.uint64)
+        return (np.sort(keyed) & np.uint64(2**32 - 1)).astype(np.intp)
     if not descending:
         return np.argsort(_sortable(x), axis, kind)
     order = np.argsort(np.flip(_sortable(x), axis), axis, kind)

@@ -18,7 +18,7 @@ from trellis.backends.tensorflow.meta import is_traced, tensors
 from trellis.core import errors, leaves as nests
 from trellis.core.leaves import MixedNest
 
-__all__ = ["compile", "compiles", "cond", "scan", "take_apart", "vmap", "while_loop"]
+__all__ = ["compile", "compile_over", "compiles", "copies", "cond", "scan", "take_apart", "vmap", "while_loop"]
 
 Flat = list[Any]
 _EAGER = frozenset((EagerTensor,))
@@ -150,6 +150,14 @@ def compiles(arrays: Flat) -> bool:
 
 def take_apart(nest: Any) -> tuple[Flat, Any] | None:
     return nests.take_apart(nest, _EAGER) if tf.executing_eagerly() else None
+
+
+copies = list  # nobody overwrites a tensor
+
+
+def compile_over(function: Callable[[Flat], Flat], carried: int) -> Callable[[Flat], Flat]:
+    """`function` compiled, of lists of arrays. No tensor is overwritten."""
+    return compile(function)
 
 
 def compile(function: Callable[[Flat], Any], jit_compile: bool | None = None) -> Callable[[Flat], Any]:
