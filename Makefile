@@ -122,7 +122,7 @@ bench: $(VENV)/.bench  ## beside the frameworks' own: small calls, layers, train
 	for backend in tensorflow jax torch; do KERAS_BACKEND=$$backend $(BIN)/python benchmarks/converters_keras.py || exit 1; done
 
 bench-growth: $(VENV)/.bench  ## how cost grows with depth, leaves and ops, ours and native on one plot; writes pictures for docs/performance.md
-	$(BIN)/python benchmarks/page.py growth
+	$(BIN)/python benchmarks/page.py growth growth_training
 
 docs: $(VENV)/.docs  ## the site, in build/site; warnings are errors
 	NO_COLOR=1 $(BIN)/sphinx-build -q -W --keep-going -b html docs build/site

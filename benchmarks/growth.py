@@ -27,6 +27,7 @@ import numpy as np
 import trellis as tl
 
 STATIC = Path(__file__).resolve().parent.parent / "docs" / "_static"
+PREFIX = "growth"  # of the names of the pictures
 STEEPER = 0.1  # how much the slope of ours may be above the native one's
 COLORS = {"numpy": "#4472c4", "torch": "#c55a11", "jax": "#548235", "tensorflow": "#7030a0"}
 Curve = list[float]
@@ -177,7 +178,7 @@ def draw(name: str, picture: Picture) -> None:
     axes.grid(alpha=0.3)
     axes.legend(fontsize=7)
     figure.tight_layout()
-    figure.savefig(STATIC / f"growth-{name}.svg", metadata={"Date": None})
+    figure.savefig(STATIC / f"{PREFIX}-{name}.svg", metadata={"Date": None})
     pyplot.close(figure)
 
 
