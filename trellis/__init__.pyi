@@ -509,6 +509,7 @@ from trellis.transforms.gradients import unset_with_grads as unset_with_grads
 from trellis.transforms.gradients import value_and_grad as value_and_grad
 from trellis.transforms.gradients import vjp as vjp
 from trellis.transforms.gradients import with_grads as with_grads
+from trellis.transforms.recomputation import checkpoint as checkpoint
 from trellis.transforms.recurrence import rnn as rnn
 from trellis.transforms.vmap import vmap as vmap
 

@@ -9,7 +9,7 @@ from typing import Any, TypedDict
 
 import numpy as np
 
-from trellis.core import dtypes, tree
+from trellis.core import dtypes, rerun, tree
 from trellis.core.array import Array, unwrap
 from trellis.core.container import Container
 from trellis.core.dispatch import default_backend, interpreters, load, target, using
@@ -289,6 +289,7 @@ class Stream:
         self.key, self.count = key, count
 
     def next(self) -> Key:
+        rerun.changes(self, "count")
         self.count += 1
         return fold_in(self.key() if callable(self.key) else self.key, self.count - 1)
 

@@ -12,13 +12,14 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 import weakref
 from collections.abc import Mapping
 from importlib import import_module
 from typing import Any, ClassVar, Self, Unpack
 
-from trellis.core import dtypes, typing as kinds
+from trellis.core import dtypes, rerun, typing as kinds
 from trellis.core.container import Container
 from trellis.core.free import commit
 from trellis.core.hints import install, refuse
@@ -79,6 +80,17 @@ def _one_of(owner: str, inputs: Any, instance_args: Any) -> Any:
     if inputs is not None and instance_args is not None:
         raise TypeError(f"{owner}: inputs= and instance_args= are two names of one argument; give one of them")
     return instance_args if inputs is None else inputs
+
+
+@functools.cache
+def _repeating(own: Any, checkpoint: Any) -> Any:
+    if hasattr(own, "_repeats"):
+        return own
+
+    def forward(self: Any, *args: Any, **kwargs: Any) -> Any:
+        return checkpoint(functools.partial(own.forward, self))(*args, **kwargs)
+
+    return type(own)(own.__name__, (own,), {"forward": forward, "__module__": own.__module__, "_repeats": True})
 
 
 class Construction(type):
@@ -198,6 +210,12 @@ class Module(metaclass=Construction):
                     building.compare(type(self).__name__, name, own, Container(nest).to_flat_dict())
         return made
 
+    def _repeated(self, checkpoint: Any) -> Self:
+        """This Module under another class, with the very attributes, whose backward pass repeats `forward`."""
+        made = object.__new__(_repeating(type(self), checkpoint))
+        object.__setattr__(made, "__dict__", self.__dict__)
+        return made
+
     # ---- attributes ------------------------------------------------------------------------------------------------------------
     def __setattr__(self, name: str, value: Any) -> None:
         kind = KINDS[type(value)]
@@ -220,7 +238,7 @@ class Module(metaclass=Construction):
         holds_modules = kind != ARRAY and adopt(self, value, kind)
         if kind == ARRAY:
             if name in meta.buffers:
-                return value if self._bound is not None else settled(self, name, value)
+                return value if rerun.changes(self, name) or self._bound is not None else settled(self, name, value)
             if not meta.built and not is_floating(value):
                 meta.buffers.add(name)
         if meta.built and not holds_modules and name not in self.__dict__:

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from trellis import ops as tl
-from trellis.core import dispatch, dtypes
+from trellis.core import dispatch, dtypes, rerun
 from trellis.core.array import Array
 from trellis.core.dispatch import SCALARS, drawing, find_all, interpreters, load, target
 from trellis.core.dtypes import DType, float32, float64
@@ -29,7 +29,7 @@ from trellis.ops import arguments
 from trellis.ops.conversion import placed
 from trellis.ops.shapes import broadcasts
 from trellis.random.keys import STREAM, Key, derived, holder, one_key
-from trellis.random.state import generator as own_generator, next_key
+from trellis.random.state import generator as own_generator, next_key, next_key_of
 
 _BLOCK = 30_000  # from 32,768 elements on torch starts its threads, which wait more than they work
 Size = tuple[Any, ...]  # ints; in a compiled TensorFlow function also tensors
@@ -121,6 +121,8 @@ class Draw:
         backend: str | None = None, like: Like = None, seed: SeedLike = None, portable: bool = False, event: int | None = 0,
     ) -> None:  # fmt: skip
         self.op = op
+        if seed is None and (run := rerun.current()) is not None:
+            seed = next_key_of(run)
         native = seed.generator if isinstance(seed, NativeKey) and not portable else None
         words = None if seed is None or native is not None else one_key(op, seed)
         given, device, backend = self._settle(parameters, words, device, backend, like)

@@ -13,10 +13,10 @@ import threading
 from contextvars import ContextVar
 from typing import Any
 
-from trellis.core import dispatch
+from trellis.core import dispatch, rerun
 from trellis.core.dispatch import interpreters
 from trellis.core.typing import SeedLike
-from trellis.random.keys import CHILD, DRAW, GENERATOR, MASK, Words, one_key, plain_words, threefry
+from trellis.random.keys import CHILD, DRAW, GENERATOR, MASK, Words, fold_in, make_key, one_key, plain_words, threefry
 
 __all__ = ["seed"]
 
@@ -122,6 +122,21 @@ def next_key(op: str, interpreter: Any) -> Any:
     """The words of a new key from the state of the context: after `tl.seed` they are the same on every backend."""
     interpreter.check_draw(op)
     return generator(interpreter).graph_key() if interpreter.draws_in_graph() else current_state().next_words()
+
+
+def key_of_call(op: str, interpreter: Any) -> Any:
+    """A key for the draws of a function that runs twice; None where nothing can be drawn without a seed."""
+    if (outer := rerun.current()) is not None:
+        return next_key_of(outer)
+    try:
+        return make_key(next_key(op, interpreter))
+    except RuntimeError:  # under jax.jit; a draw says so
+        return None
+
+
+def next_key_of(run: rerun.Run) -> Any:
+    run.count += 1
+    return None if run.key is None else fold_in(run.key, run.count - 1)
 
 
 def generator(interpreter: Any) -> Any:

@@ -11,10 +11,10 @@ import sys
 import threading
 from contextvars import ContextVar
 from typing import Any
-from trellis.core import dispatch
+from trellis.core import dispatch, rerun
 from trellis.core.dispatch import interpreters
 from trellis.core.typing import SeedLike
-from trellis.random.keys import CHILD, DRAW, GENERATOR, MASK, Words, one_key, plain_words, threefry
+from trellis.random.keys import CHILD, DRAW, GENERATOR, MASK, Words, fold_in, make_key, one_key, plain_words, threefry
 __all__ = ['seed']
 
 class State:
@@ -36,4 +36,6 @@ _process: Any
 def _in_child() -> None: ...
 def seed(value: SeedLike=None, /, *, seed_value: SeedLike=None) -> None: ...
 def next_key(op: str, interpreter: Any) -> Any: ...
+def key_of_call(op: str, interpreter: Any) -> Any: ...
+def next_key_of(run: rerun.Run) -> Any: ...
 def generator(interpreter: Any) -> Any: ...

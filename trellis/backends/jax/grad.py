@@ -50,6 +50,10 @@ def jacobian(function: Callable[[Flat], Flat], leaves: Flat) -> list[Flat]:
         return jax.jacrev(function)(leaves)
 
 
+def checkpoint(function: Callable[[Flat], Flat], leaves: Flat) -> Flat:
+    return jax.checkpoint(function)(leaves)
+
+
 def constants(arrays: Flat) -> Flat:
     """The arrays without a way for gradients; only a tracer has one."""
     return [jax.lax.stop_gradient(x) if isinstance(x, jax.core.Tracer) else x for x in arrays]

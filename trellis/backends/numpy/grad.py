@@ -21,12 +21,13 @@ from trellis.backends.numpy.tape.recording import (
     new_depth,
     zeros_like,
 )
+from trellis.backends.numpy.tape.repeating import checkpoint
 from trellis.backends.numpy.tape.watching import check_unchanged, owner, watch, watching
 from trellis.core import tree
 from trellis.core.array import Array
 from trellis.ops.manipulation import reshape, stack
 
-__all__ = ["constants", "custom_gradient", "jacobian", "jvp", "stop_gradient", "value_and_grad", "vjp"]
+__all__ = ["checkpoint", "constants", "custom_gradient", "jacobian", "jvp", "stop_gradient", "value_and_grad", "vjp"]
 
 Leaves = Sequence[Any]
 

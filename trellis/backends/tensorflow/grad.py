@@ -9,10 +9,12 @@ Each leaf enters as a tensor of its own (tf.identity): a tape knows tensors by i
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import tensorflow as tf
+from tensorflow.python.eager import record
+from tensorflow.python.framework import op_callbacks
 
 from trellis.backends.tensorflow.meta import tensors
 
@@ -83,6 +85,51 @@ def _block(parts: Flat, axis: int, y: Any, x: Any) -> Any:
     """The derivatives of y by x, from rows (axis 0) or columns (axis -1)."""
     shape = (*y.shape, *x.shape)
     return tf.reshape(tf.stack(parts, axis), shape) if parts else tf.zeros(shape, y.dtype)
+
+
+def checkpoint(function: Callable[[Flat], Flat], leaves: Flat) -> Flat:
+    """tf.recompute_grad, with gradients for tensors that the function closes over: callbacks of ops see which it reads."""
+    if tf.executing_eagerly() and not record.could_possibly_record():
+        return function(leaves)
+    read: dict[int, Any] = {}
+    made: dict[int, Any] = {}  # held, so that their ids are not given again
+
+    def look(op_type: Any, inputs: Any, attrs: Any, outputs: Any, op_name: Any, graph: Any = None) -> None:
+        read.update((id(x), x) for x in inputs or () if id(x) not in made)
+        made.update((id(y), y) for y in outputs or ())
+
+    with record.VariableWatcher() as variables, record.stop_recording():
+        op_callbacks.add_op_callback(look)
+        try:
+            outputs = tensors(function(leaves))
+        finally:
+            op_callbacks.remove_op_callback(look)
+    made.clear()
+    graph = None if tf.executing_eagerly() else tf.compat.v1.get_default_graph()
+    outside = [x for x in read.values() if (x.dtype.is_floating or x.dtype.is_complex) and _counts(x, graph)]
+
+    @tf.custom_gradient
+    def run(*inputs: Any) -> Any:
+        for x in variables.watched_variables():
+            record.variable_accessed(x)
+        return outputs, lambda *g, variables=(): _again(function, leaves, outside, list(variables or ()), g)
+
+    return list(run(*leaves, *outside))
+
+
+def _counts(x: Any, graph: Any) -> bool:
+    """Whether a gradient may flow to what a function has read."""
+    return record.should_record_backprop([x]) if graph is None else getattr(x, "graph", graph) is graph
+
+
+def _again(function: Callable[[Flat], Flat], leaves: Flat, outside: Flat, variables: Flat, g: Sequence[Any]) -> Any:
+    with tf.control_dependencies(None if tf.executing_eagerly() else list(g)):  # else the two runs would become one
+        inputs = [tf.identity(x) for x in leaves]
+        with tf.GradientTape(watch_accessed_variables=False) as tape:
+            tape.watch([*inputs, *outside, *variables])
+            outputs = tensors(function(inputs))
+    found = tape.gradient(outputs, [*inputs, *outside, *variables], list(g))
+    return (found[: -len(variables)], found[-len(variables) :]) if variables else found
 
 
 def constants(arrays: Flat) -> Flat:

@@ -11,11 +11,12 @@ from contextvars import ContextVar
 from typing import Any
 
 import torch
+import torch.utils.checkpoint
 
 from trellis.core import errors
 from trellis.core.leaves import Nest
 
-__all__ = ["constants", "custom_gradient", "jacobian", "jvp", "stop_gradient", "value_and_grad", "vjp"]
+__all__ = ["checkpoint", "constants", "custom_gradient", "jacobian", "jvp", "stop_gradient", "value_and_grad", "vjp"]
 
 Flat = list[Any]
 _TRACED: list[Any] = []  # the transforms that torch.compile is tracing, one in the other; it traces one function at a time
@@ -132,6 +133,12 @@ def _units(arrays: Flat, which: int) -> Iterator[Flat]:
 def _block(parts: Flat, axis: int, y: Any, x: Any) -> Any:
     shape = (*y.shape, *x.shape)
     return torch.stack(parts, axis).reshape(shape) if parts else (y if axis else x).new_zeros(shape)
+
+
+def checkpoint(function: Callable[[Flat], Flat], leaves: Flat) -> Flat:
+    if in_transform() or not torch.is_grad_enabled():  # torch.func supports no hooks on the tensors that are kept
+        return function(leaves)
+    return torch.utils.checkpoint.checkpoint(lambda *xs: function(list(xs)), *leaves, use_reentrant=False)
 
 
 def constants(arrays: Flat) -> Flat:

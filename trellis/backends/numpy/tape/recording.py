@@ -230,22 +230,23 @@ def kept_memory(nodes: Sequence[Node]) -> set[int]:
 Seed = tuple[Node, int, Any]  # a node, which of its results, and the gradient for that
 
 
-def backward(seeds: Sequence[Seed], *, release: bool) -> dict[int, Any]:
+def backward(seeds: Sequence[Seed], *, release: bool, first: int = 0) -> dict[Any, Any]:
     """The gradient of each leaf, by the id of its node. `release` frees each node after its turn: for a tape used once.
+    Nodes before the node `first` are leaves, too; the gradients of their other results are under id and slot.
 
     Each node comes after all nodes made from it: they are taken in the reverse of the order they were made in. Rules compute with
     NumPy's operators, so NumPy's floating-point warnings are off.
     """
     sums: dict[int, _Sum] = {}
     heap: list[int] = []
-    found = {}
+    found: dict[Any, Any] = {}
     with np.errstate(all="ignore"):
         for node, slot, g in seeds:
             _add(sums, heap, node, slot, g)
         while heap:
             node, g, _, others = sums.pop(-heappop(heap))
-            if node.rule is None:
-                found[node.id] = g
+            if node.rule is None or node.id < first:
+                found |= {node.id: g} | {(node.id, i): one[1] for i, one in others.items()}
                 continue
             if type(node.output) is tuple:
                 g = (g, *(others[i][1] if i in others else None for i in range(1, len(node.output))))

@@ -11,6 +11,7 @@ number of columns is prime and a moved element lands in another column.
 from __future__ import annotations
 
 import contextlib
+import weakref
 from collections.abc import Iterator
 from typing import Any, TypeAlias
 
@@ -20,7 +21,8 @@ from trellis.core import errors
 
 NumPyArray: TypeAlias = np.ndarray[Any, Any]
 Fingerprint = tuple[bytes, bytes]
-Watched = dict[int, tuple[NumPyArray, Fingerprint]]  # id of an array -> the array, and what was in it
+# id of an array -> what was in it, and the array, weakly: no rule needs one that is gone
+Watched = dict[int, tuple["weakref.ref[NumPyArray]", Fingerprint]]
 
 _SMALL = 16384  # bytes
 _COLUMNS = 509
@@ -40,15 +42,14 @@ def watching(depth: int) -> Iterator[Watched]:
 def watch(x: NumPyArray, depth: int) -> None:
     """Remember what is in `x`, whose values a rule of the transform `depth` needs."""
     watched = _running.get(depth)
-    if watched is not None and id(x) not in watched:
-        watched[id(x)] = x, _fingerprint(x)
+    if watched is not None and ((known := watched.get(id(x))) is None or known[0]() is not x):
+        watched[id(x)] = weakref.ref(x), _fingerprint(x)
 
 
 def is_watched(x: NumPyArray) -> bool:
     """Whether a rule of a transform whose function runs now needs values in the memory of `x`."""
-    return bool(_running) and any(
-        np.may_share_memory(x, other) for watched in list(_running.values()) for other, _ in list(watched.values())
-    )
+    held = [known() for watched in list(_running.values()) for known, _ in list(watched.values())]
+    return any(np.may_share_memory(x, other) for other in held if other is not None)
 
 
 def owner(x: NumPyArray) -> NumPyArray:
@@ -59,8 +60,8 @@ def owner(x: NumPyArray) -> NumPyArray:
 
 
 def check_unchanged(watched: Watched) -> None:
-    for x, before in watched.values():
-        if _fingerprint(x) != before:
+    for known, before in watched.values():
+        if (x := known()) is not None and _fingerprint(x) != before:
             raise errors.changed_in_place()
 
 
