@@ -47,14 +47,15 @@ class Results(Nest):
     are of the class `wraps`, or native if it is None. Free arrays go to the framework unless `wraps` is Free.
     """
 
-    __slots__ = ("backend", "device", "kind", "name", "rule", "specs", "subject", "wraps")
+    __slots__ = ("backend", "device", "kind", "name", "native", "rule", "specs", "subject", "wraps")
 
     def __init__(
         self, name: str, subject: str, backend: Any, device: Any, wraps: Any, rule: str = "it must stay the same"
     ) -> None:
         self.name, self.subject, self.rule = name, subject, rule
         self.backend, self.device, self.wraps = backend, device, wraps
-        self.kind: type | None = None  # of the last leaf of the first nest
+        self.kind: type | None = None  # of the last leaf of the first nest, and its shape and dtype as the framework has them
+        self.native: Any = None
         self.treedef: Any = None
         self.wrapped: list[Any] = []
         self.specs: list[Spec] = []
@@ -62,8 +63,8 @@ class Results(Nest):
     def take(self, result: Any) -> list[AnyArray]:
         """The native arrays of a nest."""
         if self.treedef is tree.LEAF and self.specs:  # one array, as in most loops: a short way, as this runs in every step
-            data = unwrap(result)
-            if type(data) is self.kind and self.wrapped[0] is not Free and spec_of(data) == self.specs[0]:
+            data = result if type(result) is self.kind else unwrap(result)
+            if type(data) is self.kind and (data.shape, data.dtype) == self.native and self.wrapped[0] is not Free:
                 return [data]
         nest = Nest(result)
         if self.wraps is not Free and Free in nest.wrapped:
@@ -85,7 +86,7 @@ class Results(Nest):
                 nest.leaves[i] = number_as_array(self.backend, leaf, self.device, None if first else self._dtype_for(leaf, i))
             if first:
                 self.specs.append(spec_of(nest.leaves[i]))
-                self.kind = type(nest.leaves[i])
+                self.kind, self.native = type(nest.leaves[i]), (nest.leaves[i].shape, nest.leaves[i].dtype)
             else:
                 self._compare(nest.leaves[i], i, nest.wrapped[i])
         return nest.leaves
@@ -135,7 +136,8 @@ class Carry(Results):
             self._first(x, follower) if kind == NUMBER else x for x, kind, follower in zip(nest.leaves, nest.kinds, after.leaves)
         ]
         self.specs = [spec_of(x) for x in self.leaves]
-        self.kind = type(self.leaves[-1]) if self.leaves else None
+        for x in self.leaves[-1:]:
+            self.kind, self.native = type(x), (x.shape, x.dtype)
 
     def _first(self, number: Any, follower: Any) -> AnyArray:
         """A number of `init` as an array, of the dtype of the leaf that follows it if the number fits."""

@@ -230,20 +230,23 @@ def _scan(
     columns = MixedNest(xs, like)
     count = _length(name, columns, length)
 
-    def run(nest: Any, elements: Sequence[AnyArray]) -> tuple[Any, Any]:
-        result = f(nest, columns.rebuild(elements))
+    def checked(result: Any) -> tuple[Any, Any]:
         if not isinstance(result, tuple) or len(result) != 2:
             raise TypeError(f"{name}: f must return (carry, y), got {type(result).__name__}; return (carry, None) without a y")
         return result
 
     def trial(nest: Any) -> Any:
-        return run(nest, [_first(x, count) for x in columns.arrays])[0]
+        return checked(f(nest, columns.rebuild([_first(x, count) for x in columns.arrays])))[0]
 
     carry = Carry(name, init, columns.arrays, columns.wrapped, trial, like)
     ys = Results(name, "the result of f", carry.backend, carry.device, carry.wraps)
 
+    bare = [nest.treedef is tree.LEAF and nest.wrapped == [None] for nest in (carry, columns)]
+
     def step(leaves: Sequence[AnyArray], elements: Sequence[AnyArray]) -> tuple[list[AnyArray], list[AnyArray]]:
-        after, y = run(carry.rebuild(leaves), elements)
+        nest = leaves[0] if bare[0] else carry.rebuild(leaves)
+        result = f(nest, elements[0] if bare[1] else columns.rebuild(elements))
+        after, y = result if type(result) is tuple and len(result) == 2 else checked(result)
         return carry.take(after), ys.take(y)
 
     final, stacked = carry.backend.scan(step, carry.leaves, columns.arrays, count, bool(reverse))

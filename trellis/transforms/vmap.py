@@ -9,7 +9,7 @@ import numpy as np
 
 from trellis.core import tree
 from trellis.core.dispatch import call, interpreters
-from trellis.core.leaves import NUMBER, OTHER, MixedNest, backend_of, device_of
+from trellis.core.leaves import ARRAY, OTHER, MixedNest, backend_of, device_of
 from trellis.core.typing import AnyArray, Arguments, Result
 from trellis.transforms.arguments import argument_place, check_callable, once_more
 from trellis.transforms.carry import Results
@@ -113,11 +113,11 @@ def _mapped_leaves(given: MixedNest, axes: list[int | None]) -> tuple[list[int],
     for i, (x, kind, axis) in enumerate(zip(given.leaves, given.kinds, list(axes))):
         if axis is None:
             continue
-        where = argument_place(given.treedef, i)
-        if kind == OTHER:
-            raise TypeError(f"vmap: {where} is a {type(x).__name__}, not an array; give it None in in_axes")
-        shape = () if kind == NUMBER else interpreters[type(x)].shape_of(x)
+        shape = () if kind != ARRAY else interpreters[type(x)].shape_of(x)
         if not -len(shape) <= axis < len(shape):
+            where = argument_place(given.treedef, i)
+            if kind == OTHER:
+                raise TypeError(f"vmap: {where} is a {type(x).__name__}, not an array; give it None in in_axes")
             raise np.exceptions.AxisError(axis, len(shape), f"vmap: in_axes of {where}")
         axes[i] = axis % len(shape)
         positions.append(i)

@@ -13,12 +13,13 @@ from typing import Any
 import tensorflow as tf
 from tensorflow.python.framework.ops import EagerTensor
 
+from trellis.backends import loops
 from trellis.backends.tensorflow.arrangement import transposed
 from trellis.backends.tensorflow.meta import is_traced, tensors
 from trellis.core import errors, leaves as nests
 from trellis.core.leaves import MixedNest
 
-__all__ = ["compile", "compile_over", "compiles", "copies", "cond", "scan", "take_apart", "vmap", "while_loop"]
+__all__ = ["compile", "compiles", "cond", "scan", "take_apart", "vmap", "while_loop"]
 
 Flat = list[Any]
 _EAGER = frozenset((EagerTensor,))
@@ -96,29 +97,16 @@ def cond(pred: Any, true_function: Callable[[Flat], Flat], false_function: Calla
 
 def while_loop(condition: Callable[[Flat], Any], body: Callable[[Flat], Flat], carry: Flat) -> Flat:
     if tf.executing_eagerly():
-        while condition(carry):
-            carry = body(carry)
-        return carry
+        return loops.while_loop(condition, body, carry)
     return list(tf.while_loop(lambda *c: condition(list(c)), lambda *c: tensors(body(list(c))), tensors(carry)))
 
 
 def scan(
     step: Callable[[Flat, Flat], tuple[Flat, Flat]], carry: Flat, xs: Flat, length: int | None, reverse: bool
 ) -> tuple[Flat, Flat]:
-    xs = tensors(xs)
-    if not tf.executing_eagerly():
-        return _scan_in_graph(step, tensors(carry), xs, length, reverse)
-    if length == 0:
-        _, ys = step(carry, [tf.zeros(x.shape[1:], x.dtype) for x in xs])
-        return carry, [tf.zeros((0, *y.shape), y.dtype) for y in ys]
-    columns = [tf.unstack(x, num=length) for x in xs]
-    rows: list[Flat] = []
-    for i in reversed(range(length)) if reverse else range(length):
-        carry, ys = step(carry, [column[i] for column in columns])
-        rows.append(ys)
-    if reverse:
-        rows.reverse()
-    return carry, [tf.stack(column) for column in zip(*rows)]
+    if tf.executing_eagerly():
+        return loops.scan(step, carry, tensors(xs), length, reverse)  # type: ignore[arg-type]
+    return _scan_in_graph(step, tensors(carry), tensors(xs), length, reverse)
 
 
 def _scan_in_graph(step: Any, carry: Flat, xs: Flat, length: int | None, reverse: bool) -> tuple[Flat, Flat]:
@@ -150,14 +138,6 @@ def compiles(arrays: Flat) -> bool:
 
 def take_apart(nest: Any) -> tuple[Flat, Any] | None:
     return nests.take_apart(nest, _EAGER) if tf.executing_eagerly() else None
-
-
-copies = list  # nobody overwrites a tensor
-
-
-def compile_over(function: Callable[[Flat], Flat], carried: int) -> Callable[[Flat], Flat]:
-    """`function` compiled, of lists of arrays. No tensor is overwritten."""
-    return compile(function)
 
 
 def compile(function: Callable[[Flat], Any], jit_compile: bool | None = None) -> Callable[[Flat], Any]:

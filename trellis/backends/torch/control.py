@@ -18,6 +18,7 @@ from typing import Any
 
 import torch
 
+from trellis.backends.loops import scan
 from trellis.backends.torch import grad
 from trellis.core import errors, leaves as nests, tree
 from trellis.core.dispatch import load
@@ -116,20 +117,6 @@ def _while_compiled(condition: Callable[[Flat], Any], body: Callable[[Flat], Fla
         return tuple([y.clone() for y in body(list(c))])
 
     return list(run(lambda *c: condition(list(c)).clone(), next_carry, tuple(_own(carry))))
-
-
-def scan(step: Callable[[Flat, Flat], tuple[Flat, Flat]], carry: Flat, xs: Flat, length: int, reverse: bool) -> tuple[Flat, Flat]:
-    if length == 0:
-        _, ys = step(carry, [x.new_zeros(x.shape[1:]) for x in xs])
-        return carry, [y.new_zeros((0, *y.shape)) for y in ys]
-    columns = [x.unbind(0) for x in xs]
-    rows: list[Flat] = []
-    for i in reversed(range(length)) if reverse else range(length):
-        carry, ys = step(carry, [column[i] for column in columns])
-        rows.append(ys)
-    if reverse:
-        rows.reverse()
-    return carry, [torch.stack([row[i] for row in rows]) for i in range(len(rows[0]))]
 
 
 # ---- compile -------------------------------------------------------------------------------------------------------------------

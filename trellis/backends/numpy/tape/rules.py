@@ -263,7 +263,7 @@ COMPOSED: dict[str, Rule] = {
     **TRAINING_COMPOSED,
 }
 # The backend's own functions in these modules take no operand that is recorded, or record by themselves.
-_OWN_MODULES = ("trellis.backends.assembly",) + tuple(
+_OWN_MODULES = ("trellis.backends.assembly", "trellis.backends.loops") + tuple(
     f"trellis.backends.numpy.{name}" for name in ("control", "creation", "grad", "meta", "random", "recurrent", "tape.recording")
 )
 
