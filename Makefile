@@ -163,7 +163,7 @@ $(VENV)/.base: pyproject.toml constraints.txt | $(BIN)/python
 	@touch $@
 
 $(VENV)/.all: pyproject.toml constraints.txt | $(BIN)/python
-	$(PIP) install --quiet $(PIP_FLAGS) -c constraints.txt -e '.[torch,jax,tensorflow-cpu,mpi,test,clients,dev]'
+	$(PIP) install --quiet $(PIP_FLAGS) -c constraints.txt -e '.[torch,jax,tensorflow-cpu,mpi,ray,test,clients,dev]'
 	@touch $(VENV)/.base $@
 
 $(VENV)/.bench $(VENV)/.suite $(VENV)/.docs: $(VENV)/.%: $(VENV)/.all

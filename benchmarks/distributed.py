@@ -2,7 +2,8 @@
 MultiWorkerMirroredStrategy. One thread per process. torch and JAX are timed in turns in the same processes; on TensorFlow one
 after the other, because the strategy has a cluster of its own.
 
-python benchmarks/distributed.py [torch] [jax] [tensorflow]: starts two processes for each, and prints a ratio.
+python benchmarks/distributed.py [torch] [jax] [tensorflow]: starts two processes for each, and prints the ratio of step times,
+and that of CPU times, which other work on the machine disturbs less.
 """
 
 from __future__ import annotations
@@ -26,28 +27,46 @@ RNG = np.random.default_rng(0)
 X, Y = RNG.normal(size=(ROWS * STEPS, SIZES[0])).astype(np.float32), RNG.integers(0, 10, ROWS * STEPS)
 
 
-def trellis_epoch() -> Callable[[], Any]:
+Moment = tuple[float, float]
+
+
+def now() -> Moment:
+    return time.perf_counter(), time.process_time()
+
+
+def per_step(times: list[Moment]) -> Moment:
+    """Milliseconds of a step, and of its CPU time, but for the first two."""
+    (wall, cpu), (first, begun) = times[-1], times[1]
+    return (wall - first) / (len(times) - 2) * 1e3, (cpu - begun) / (len(times) - 2) * 1e3
+
+
+def told(who: str, found: list[Moment]) -> str:
+    wall, cpu = (statistics.median(column) for column in zip(*found))
+    return f"rank 0: {who} {wall:.2f} {cpu:.2f}"
+
+
+def trellis_epoch() -> Callable[[], Moment]:
     """One epoch of STEPS steps; the first call compiles."""
     import trellis as tl
 
     layers = [layer for n, m in itertools.pairwise(SIZES) for layer in (tl.Linear(n, m, seed=0), tl.ReLU())][:-1]
     model = tl.Sequential(*layers)
     trainer = tl.Trainer(mesh=tl.distributed.mesh(), progress=False)
-    times: list[float] = []
+    times: list[Moment] = []
 
     class Clock(tl.Callback):
         def on_step(self, run: Any) -> None:
-            times.append(time.perf_counter())
+            times.append(now())
 
-    def epoch() -> float:
+    def epoch() -> Moment:
         times.clear()
         trainer.fit(model, (X, Y), tl.cross_entropy, tl.SGD(0.01), 1, batch_size=ROWS, shuffle=False, callbacks=[Clock()])
-        return (times[-1] - times[1]) / (len(times) - 2)
+        return per_step(times)
 
     return epoch
 
 
-def torch_epoch(rank: int) -> Callable[[], float]:
+def torch_epoch(rank: int) -> Callable[[], Moment]:
     import torch
     from torch.nn.parallel import DistributedDataParallel
 
@@ -56,7 +75,7 @@ def torch_epoch(rank: int) -> Callable[[], float]:
     optimizer = torch.optim.SGD(model.parameters(), 0.01)
     half = ROWS // 2
 
-    def epoch() -> float:
+    def epoch() -> Moment:
         times = []
         for i in range(STEPS):
             rows = slice(i * ROWS + rank * half, i * ROWS + (rank + 1) * half)
@@ -66,13 +85,13 @@ def torch_epoch(rank: int) -> Callable[[], float]:
             loss.backward()
             optimizer.step()
             loss.item()
-            times.append(time.perf_counter())
-        return (times[-1] - times[1]) / (STEPS - 2)
+            times.append(now())
+        return per_step(times)
 
     return epoch
 
 
-def jax_epoch(rank: int) -> Callable[[], float]:
+def jax_epoch(rank: int) -> Callable[[], Moment]:
     import jax
     import jax.numpy as jnp
     from jax.sharding import Mesh, NamedSharding, PartitionSpec
@@ -93,7 +112,7 @@ def jax_epoch(rank: int) -> Callable[[], float]:
         loss, grads = jax.value_and_grad(loss_of)(v, x, y)
         return loss, jax.tree.map(lambda a, g: a - 0.01 * g, v, grads)
 
-    def epoch() -> float:
+    def epoch() -> Moment:
         nonlocal v
         times = []
         for i in range(STEPS):
@@ -102,8 +121,8 @@ def jax_epoch(rank: int) -> Callable[[], float]:
             y = jax.make_array_from_callback(y.shape, rows, lambda index, y=y: y[index])
             loss, v = step(v, x, y)
             float(loss)
-            times.append(time.perf_counter())
-        return (times[-1] - times[1]) / (STEPS - 2)
+            times.append(now())
+        return per_step(times)
 
     return epoch
 
@@ -143,10 +162,10 @@ def strategy_worker() -> None:
         for i in range(STEPS):
             rows = slice(i * ROWS + rank * half, i * ROWS + (rank + 1) * half)
             step(tf.constant(X[rows]), tf.constant(Y[rows])).numpy()
-            times.append(time.perf_counter())
-        found.append((times[-1] - times[1]) / (STEPS - 2))
+            times.append(now())
+        found.append(per_step(times))
     if rank == 0:
-        print(f"rank 0: own {statistics.median(found) * 1e3:.2f} ms")
+        print(told("own", found))
 
 
 def worker(backend: str) -> None:
@@ -165,16 +184,15 @@ def worker(backend: str) -> None:
     ours = trellis_epoch()
     own = {"torch": torch_epoch, "jax": jax_epoch}.get(backend)
     theirs = None if own is None else own(rank)
-    found: list[list[float]] = [[], []]
+    found: list[list[Moment]] = [[], []]
     for _ in range(ROUNDS):
         found[0].append(ours())
         if theirs is not None:
             found[1].append(theirs())
     if rank == 0:
-        mine = statistics.median(found[0]) * 1e3
-        print(f"rank 0: trellis {mine:.2f} ms")
+        print(told("trellis", found[0]))
         if found[1]:
-            print(f"rank 0: own {statistics.median(found[1]) * 1e3:.2f} ms")
+            print(told("own", found[1]))
 
 
 def measure(backend: str) -> None:
@@ -187,8 +205,10 @@ def measure(backend: str) -> None:
 
         addresses = [f"127.0.0.1:{free_port()}" for _ in range(2)]
         said += subprocess.run([*start, "--strategy", ",".join(addresses)], env=env, capture_output=True, text=True).stdout
-    times = {words[2]: float(words[3]) for line in said.splitlines() if len(words := line.split()) == 5 and words[0] == "rank"}
-    print(f"{backend}: trellis {times['trellis']:.2f} ms, own {times['own']:.2f} ms, ratio {times['trellis'] / times['own']:.2f}")
+    lines = [line.split()[2:] for line in said.splitlines() if line.startswith("rank 0: ")]
+    times = {who: (float(wall), float(cpu)) for who, wall, cpu in lines}
+    (mine, cpu), (own, own_cpu) = times["trellis"], times["own"]
+    print(f"{backend}: trellis {mine:.2f} ms, own {own:.2f} ms, ratio {mine / own:.2f}; of CPU time {cpu / own_cpu:.2f}")
 
 
 if __name__ == "__main__":

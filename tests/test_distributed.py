@@ -16,7 +16,7 @@ import pytest
 import trellis as tl
 from trellis.distributed import environment
 from trellis.distributed.control import difference
-from trellis.distributed.rows import share_of
+from trellis.training.shares import share_of
 
 ROOT = Path(__file__).resolve().parent.parent
 WORKER = str(ROOT / "tests" / "distributed_worker.py")
@@ -166,6 +166,35 @@ def test_optimizers_that_need_whole_weights_are_refused_on_torch() -> None:
             check(kind(0.01))
     for optimizer in (tl.SGD(0.1, momentum=0.9), tl.AdamW(0.1), tl.Adam(0.1, clip_norm=0.1)):
         check(optimizer)
+
+
+def check_a_killed_node(backend: str) -> None:
+    """Two workers on a Ray cluster of four nodes, of which the one of rank 1 is killed."""
+    pytest.importorskip("ray", reason="Ray is not installed")
+    said = run([sys.executable, str(ROOT / "tests" / "distributed_ray.py"), backend], backend)
+    assert "restarts are left" in said
+    assert "both workers have the weights of one process" in said
+
+
+def test_a_node_of_ray_is_killed_on_numpy() -> None:
+    check_a_killed_node("numpy")
+
+
+@pytest.mark.sweep
+@pytest.mark.parametrize("name", ["torch", "jax", "tensorflow"])
+def test_a_node_of_ray_is_killed(name: str) -> None:
+    check_a_killed_node(name)
+
+
+def test_wrong_arguments_of_ray_are_named() -> None:
+    pytest.importorskip("ray", reason="Ray is not installed")
+    for options, error, text in (
+        ({"train": 3}, TypeError, "ray.run: train must be a function, got int"),
+        ({"workers": 0}, ValueError, "ray.run: workers=0 must be a whole number, 1 or more"),
+        ({"restarts": -1}, ValueError, "ray.run: restarts=-1 must be a whole number, 0 or more"),
+    ):
+        with pytest.raises(error, match=text):
+            tl.distributed.ray.run(**{"train": print, **options})
 
 
 WRONG = [

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import trellis as tl
 from trellis.cli import bench, doctor, info
-from trellis.distributed.launch import configure_launch
+from trellis.cli.launch import configure_launch
 from trellis.matrix.commands import configure
 from trellis.trace.commands import configure_transpile
 

@@ -120,8 +120,8 @@ def initialize(backend: str | None = None, *, timeout: float = 600.0) -> None:
     control = _open_control(start, timeout)
     about = {"backend": name, "processes": str(start.size), "Python": platform.python_version(), **_versions(name)}
     control.compare("initialize", about)
-    with _free_port() as port:
-        addresses = control.exchange("initialize: addresses", f"{control.host}:{port}")
+    with socket.create_server(("", 0)) as held:  # until the others are told
+        addresses = control.exchange("initialize: addresses", f"{control.host}:{held.getsockname()[1]}")
     engine = import_module(f"trellis.distributed.{name}").Engine(start, control, addresses, timeout)
     _group = Group(start, control, engine)
     atexit.register(shutdown)
@@ -140,12 +140,12 @@ def _end_at_once(before: Any, *error: Any) -> None:
 def _open_control(start: Start, timeout: float) -> Control:
     host, port, listener = start.host, start.port, None
     if not port:
-        comm = import_module("trellis.distributed.numpy").world() if start.starter == "mpirun" else None
+        comm = import_module("trellis.distributed.numpy").mpi().COMM_WORLD if start.starter == "mpirun" else None
         if comm is None:
             raise RuntimeError(
                 f"initialize: {start.starter} does not say where rank 0 is; set TRELLIS_COORDINATOR=host:port for all"
             )
-        listener = listen("", 0) if start.rank == 0 else None
+        listener = listen(0) if start.rank == 0 else None
         here = socket.gethostname() if len(set(comm.allgather(socket.gethostname()))) > 1 else "127.0.0.1"
         host, port = comm.bcast((here, listener.getsockname()[1]) if listener else None)
     return Control(start.rank, start.size, host, port, timeout, listener)
@@ -158,15 +158,6 @@ def _versions(backend: str) -> dict[str, str]:
         with contextlib.suppress(ImportError):
             found[name.removesuffix("-cpu")] = version(name)
     return found
-
-
-@contextlib.contextmanager
-def _free_port() -> Iterator[int]:
-    """A port that nobody listens on; it is held while the others are told."""
-    with socket.socket() as one:
-        one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        one.bind(("", 0))
-        yield one.getsockname()[1]
 
 
 def shutdown() -> None:
@@ -265,7 +256,7 @@ def reduce_scatter(nest: Any, op: str = "sum") -> Any:
     """
 
     def run(own: Group, arrays: Flat) -> Flat:
-        return [_mean_of(op, own, _carried(own, _split_rows(x, own.size), lambda rows: own.engine.reduce_scatter(rows, _sum(op))))
+        return [_mean_of(op, own, _carried(own, _split_rows(x, own.size), lambda rows: own.engine.reduce_scatter(rows, op)))
                 for x in arrays]  # fmt: skip
 
     for path, x in tree.leaves_with_paths(nest):
@@ -319,10 +310,6 @@ def describe(x: Any) -> str:
     return f"{backend.dtype_of(x)}{list(backend.shape_of(x))}"
 
 
-def _sum(op: str) -> str:
-    return "max" if op == "max" else "sum"
-
-
 def _mean_of(op: str, own: Group, total: Any) -> Any:
     return total / own.size if op == "mean" else total
 
@@ -331,7 +318,7 @@ def reduce_arrays(own: Group, arrays: Flat, op: str) -> Flat:
     """Native arrays, all of one dtype in one message. A sum has a gradient: the sum of the gradients of all processes."""
 
     def reduced(flat: Any) -> Any:
-        return _carried(own, flat, lambda x: own.engine.all_reduce(x, _sum(op)))
+        return _carried(own, flat, lambda x: own.engine.all_reduce(x, op))
 
     def differentiable(flat: Any) -> Any:
         if op == "max" or interpreters[type(flat)].dtype_of(flat).kind != "f" or own.engine.spreads_programs:

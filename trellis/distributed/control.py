@@ -32,11 +32,9 @@ def begun_text(framework: str) -> str:
     )
 
 
-def listen(host: str, port: int) -> socket.socket:
+def listen(port: int) -> socket.socket:
     """A socket that listens; of a port that the last rank 0 has just left, too."""
-    made = socket.create_server(("", port), reuse_port=False, backlog=1024)
-    made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    return made
+    return socket.create_server(("", port), backlog=1024)
 
 
 class Engine:
@@ -116,7 +114,7 @@ class Control:
     def __init__(self, rank: int, size: int, host: str, port: int, timeout: float, listener: socket.socket | None = None) -> None:
         self.rank, self.size, self.timeout, self.count = rank, size, timeout, 0
         if rank == 0:
-            Server(listener or listen(host, port), size)
+            Server(listener or listen(port), size)
         self.socket = _connect(host, port, timeout, rank)
         self.host = self.socket.getsockname()[0]
         self.received = b""

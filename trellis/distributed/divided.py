@@ -19,9 +19,8 @@ from torch.distributed.tensor import DTensor, Partial, Replicate, Shard
 
 from trellis.core import tree
 from trellis.core.container import Container
-from trellis.core.leaves import Nest
 from trellis.distributed.collectives import Group, reduce_arrays
-from trellis.distributed.files import Piece, save_pieces
+from trellis.distributed.files import Piece, change_each, save_pieces
 from trellis.distributed.steps import ProcessSteps
 from trellis.ops.conversion import to_numpy
 from trellis.ops.elementwise import multiply
@@ -76,22 +75,18 @@ class DividedSteps(ProcessSteps):
         """Whether this process is the one that counts among those with the same piece."""
         return not any(self.at[axis] for axis in self.at if axis not in spec)
 
-    def _each(self, nest: Any, change: Any) -> Any:
-        taken = Nest(nest)
-        return taken.rebuild([change(path, x) for path, x in zip(tree.paths(taken.treedef), taken.leaves)])
-
     def take(self, v: Any, buffers: Any, state: Any) -> tuple[Any, Any, Any]:
         """Those of rank 0, in pieces."""
         if state is None and self.optimizer is not None:
             state = self.optimizer.state if len(self.optimizer.state) else self.optimizer.init(v)
-        return self._each(super().take(v, buffers, state), self._piece)
+        return change_each(super().take(v, buffers, state), self._piece)
 
     def give(self, nest: Any) -> Any:
         with torch.no_grad():
-            return self._each(nest, self._whole)
+            return change_each(nest, self._whole)
 
     def call(self, v: Any, buffers: Any, args: Any, kwargs: Any, key: Any = None) -> tuple[Any, Any]:
-        return super().call(self._each(v, self._whole), buffers, args, kwargs, key)
+        return super().call(change_each(v, self._whole), buffers, args, kwargs, key)
 
     # ---- steps -----------------------------------------------------------------------------------------------------------------
     def train(self, moment: Moment, state: Any) -> Any:

@@ -28,7 +28,12 @@ class Start(NamedTuple):
 def _trellis(env: Variables) -> Start | None:
     if "TRELLIS_RANK" not in env:
         return None
-    return Start("trellis launch", int(env["TRELLIS_RANK"]), int(env["TRELLIS_SIZE"]), int(env.get("TRELLIS_LOCAL_RANK", 0)))
+    return Start(
+        env.get("TRELLIS_STARTER", "trellis launch"),
+        int(env["TRELLIS_RANK"]),
+        int(env["TRELLIS_SIZE"]),
+        int(env.get("TRELLIS_LOCAL_RANK", 0)),
+    )
 
 
 def _torchrun(env: Variables) -> Start | None:

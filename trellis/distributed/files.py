@@ -14,8 +14,9 @@ import secrets
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from trellis.core import tree
 from trellis.core.container import Container
-from trellis.core.leaves import unwrap
+from trellis.core.leaves import Nest, unwrap
 from trellis.distributed.collectives import Group
 from trellis.nn.saving import save
 
@@ -25,6 +26,12 @@ class Piece(NamedTuple):
 
     shape: tuple[int, ...]
     blocks: list[tuple[list[int], Any]]
+
+
+def change_each(nest: Any, change: Callable[[str, Any], Any]) -> Any:
+    """The nest with `change(path, x)` for each native array x."""
+    taken = Nest(nest)
+    return taken.rebuild([change(path, x) for path, x in zip(tree.paths(taken.treedef), taken.leaves)])
 
 
 def save_pieces(group: Group, path: Any, run: Any, more: dict[str, Any], pieces: Callable[[str, Any], Piece | None]) -> None:

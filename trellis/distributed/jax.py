@@ -55,7 +55,7 @@ class Engine(control.Engine):
         return self.made[kind](whole).addressable_data(0)
 
     def all_reduce(self, flat: Any, op: str) -> Any:
-        return self._run(op, flat, lambda x: x.sum(0, dtype=x.dtype) if op == "sum" else x.max(0), self.whole)
+        return self._run(op, flat, lambda x: x.max(0) if op == "max" else x.sum(0, dtype=x.dtype), self.whole)
 
     def all_gather(self, flat: Any) -> Any:
         return self._run("gather", flat, lambda x: x, self.whole)
@@ -64,7 +64,7 @@ class Engine(control.Engine):
         return self._run(("broadcast", source), flat, lambda x: x[source], self.whole)
 
     def reduce_scatter(self, rows: Any, op: str) -> Any:
-        scattered = self._run(("scatter", op), rows, lambda x: x.sum(0, dtype=x.dtype) if op == "sum" else x.max(0), self.split)
+        scattered = self._run(("scatter", op), rows, lambda x: x.max(0) if op == "max" else x.sum(0, dtype=x.dtype), self.split)
         return scattered[0]
 
     def shutdown(self) -> None:

@@ -1,4 +1,4 @@
-"""`trellis launch -n 4 train.py`: start the processes of a training on this machine, and start them again if one fails.
+"""Who starts the processes of `trellis launch` on this machine, and starts them again if one fails.
 
 The processes are those of torchrun's elastic agent if torch is installed, of mpiexec for NumPy, else plain ones.
 """
@@ -6,7 +6,6 @@ The processes are those of torchrun's elastic agent if torch is installed, of mp
 from __future__ import annotations
 
 import argparse
-import importlib.util
 import os
 import shutil
 import signal
@@ -14,54 +13,13 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
-AGENTS = ("torchrun", "mpiexec", "plain")
 _GRACE = 5.0  # seconds between the polite signal and the other one
 
 
-def configure_launch(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("-n", "--processes", type=int, required=True, help="how many processes on this machine")
-    parser.add_argument("--backend", default=os.environ.get("TRELLIS_BACKEND"), help="the default backend of the processes")
-    parser.add_argument(
-        "--agent", choices=AGENTS, help="who starts them; by default mpiexec for NumPy, else torchrun if installed"
-    )
-    parser.add_argument("--restarts", type=int, default=0, help="how many times all are started again after one has failed")
-    parser.add_argument("--nodes", type=int, default=1, help="how many machines run this command")
-    parser.add_argument("--node-rank", type=int, default=0, help="which of them this is, from 0")
-    parser.add_argument("--coordinator", help="host:port of the first machine; needed for several")
-    parser.add_argument("script", help="a Python file, or -m module")
-    parser.add_argument("arguments", nargs=argparse.REMAINDER)
-    parser.set_defaults(run=launch)
-
-
-def launch(chosen: argparse.Namespace) -> int:
-    """Run the command; the exit status is that of the first process that failed, or 0."""
-    if chosen.processes < 1 or chosen.nodes < 1 or not 0 <= chosen.node_rank < chosen.nodes:
-        print("trellis launch: -n and --nodes must be 1 or more, and --node-rank below --nodes", file=sys.stderr)
-        return 2
-    if chosen.nodes > 1 and not chosen.coordinator:
-        print("trellis launch: several --nodes need --coordinator host:port, a free port of the first one", file=sys.stderr)
-        return 2
-    agent = chosen.agent or _agent(chosen.backend)
-    environment = {**os.environ, "TRELLIS_COORDINATOR": chosen.coordinator or f"127.0.0.1:{free_port()}"}
-    if chosen.backend:
-        environment["TRELLIS_BACKEND"] = chosen.backend
-    command = [sys.executable, chosen.script, *chosen.arguments]
-    if agent == "plain":
-        return run_plain(chosen, command, environment)
-    return (run_torchrun if agent == "torchrun" else run_mpi)(chosen, command, environment)
-
-
-def _agent(backend: str | None) -> str:
-    if backend == "numpy":
-        return "mpiexec"
-    return "torchrun" if importlib.util.find_spec("torch") else "plain"
-
-
 def free_port() -> int:
-    with socket.socket() as one:
-        one.bind(("", 0))
+    with socket.create_server(("", 0)) as one:
         return one.getsockname()[1]
 
 
@@ -84,24 +42,21 @@ def run_mpi(chosen: argparse.Namespace, command: list[str], environment: dict[st
             f"trellis launch: {why}; pip install 'trellis[mpi]', then mpiexec -n {chosen.processes} python ...", file=sys.stderr
         )
         return 2
-    for attempt in range(chosen.restarts + 1):
-        status = subprocess.call([found, "-n", str(chosen.processes), *command], env=environment)
-        if not status or attempt == chosen.restarts:
-            return status
-    return 0
+    return _until_done(chosen.restarts, lambda: subprocess.call([found, "-n", str(chosen.processes), *command], env=environment))
 
 
 def run_plain(chosen: argparse.Namespace, command: Sequence[str], environment: dict[str, str]) -> int:
-    status = 0
-    for attempt in range(chosen.restarts + 1):
-        first, size = chosen.node_rank * chosen.processes, chosen.nodes * chosen.processes
-        places = [{"TRELLIS_RANK": first + i, "TRELLIS_LOCAL_RANK": i, "TRELLIS_SIZE": size} for i in range(chosen.processes)]
-        started = [subprocess.Popen(command, env=environment | {k: str(v) for k, v in place.items()}) for place in places]
-        status = _wait(started)
-        if not status:
-            return 0
-        print(f"trellis launch: a process ended with status {status}; attempt {attempt + 1} of {chosen.restarts + 1}",
-              file=sys.stderr)  # fmt: skip
+    first, size = chosen.node_rank * chosen.processes, chosen.nodes * chosen.processes
+    places = [{"TRELLIS_RANK": first + i, "TRELLIS_LOCAL_RANK": i, "TRELLIS_SIZE": size} for i in range(chosen.processes)]
+    own = [environment | {name: str(value) for name, value in place.items()} for place in places]
+    return _until_done(chosen.restarts, lambda: _wait([subprocess.Popen(command, env=env) for env in own]))
+
+
+def _until_done(restarts: int, run: Callable[[], int]) -> int:
+    """The status of `run`, which is called again while it fails."""
+    while (status := run()) and restarts:
+        restarts -= 1
+        print(f"trellis launch: a process ended with status {status}; {restarts} restarts are left", file=sys.stderr)
     return status
 
 

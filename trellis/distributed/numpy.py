@@ -1,7 +1,11 @@
-"""Collectives on NumPy arrays by MPI. They do not block inside MPI, so that a process that waits leaves its core to others."""
+"""Collectives on NumPy arrays by MPI, or over the control channel where Ray started the processes, which MPI cannot join.
+
+They do not block inside MPI, so that a process that waits leaves its core to others.
+"""
 
 from __future__ import annotations
 
+import base64
 import time
 from collections.abc import Sequence
 from typing import Any
@@ -15,8 +19,8 @@ from trellis.distributed.environment import Start
 _SPINS = 200
 
 
-def world() -> Any:
-    """MPI's communicator of all processes."""
+def mpi() -> Any:
+    """The module of MPI."""
     try:
         from mpi4py import MPI
     except ImportError as error:
@@ -24,15 +28,42 @@ def world() -> Any:
             "initialize: NumPy's processes talk by MPI, and mpi4py is not installed; pip install 'trellis[mpi]', then start with "
             "mpiexec -n 4 python train.py, or trellis launch --backend numpy"
         ) from error
-    return MPI.COMM_WORLD
+    return MPI
 
 
-class Engine(control.Engine):
+class ChannelEngine(control.Engine):
+    """Collectives over the control channel, by way of rank 0: for processes that no MPI started, and small models."""
+
     name = "numpy"
     carries = ("uint8", "int8", "int16", "int32", "int64", "uint32", "uint64", "float32", "float64")
 
-    def __init__(self, start: Start, channel: Control, addresses: Sequence[str], timeout: float) -> None:
-        self.comm, self.size, self.timeout = world(), start.size, timeout
+    def __init__(self, start: Start, channel: Control) -> None:
+        self.rank, self.channel = start.rank, channel
+
+    def all_gather(self, flat: Any) -> Any:
+        mine = base64.b64encode(flat.tobytes()).decode()
+        given = self.channel.exchange("a collective", mine)
+        return np.stack([np.frombuffer(base64.b64decode(one), flat.dtype).reshape(flat.shape) for one in given])
+
+    def all_reduce(self, flat: Any, op: str) -> Any:
+        found = self.all_gather(flat)
+        return found.max(0) if op == "max" else found.sum(0, dtype=flat.dtype)
+
+    def broadcast(self, flat: Any, source: int) -> Any:
+        return self.all_gather(flat)[source]
+
+
+def Engine(start: Start, channel: Control, addresses: Sequence[str], timeout: float) -> control.Engine:
+    return ChannelEngine(start, channel) if start.starter == "ray" else MPIEngine(start, timeout)
+
+
+class MPIEngine(control.Engine):
+    name = "numpy"
+    carries = ChannelEngine.carries
+
+    def __init__(self, start: Start, timeout: float) -> None:
+        self.mpi, self.size, self.timeout = mpi(), start.size, timeout
+        self.comm = self.mpi.COMM_WORLD
         if self.comm.size != start.size:
             raise RuntimeError(
                 f"initialize: MPI knows {self.comm.size} process, {start.starter} started {start.size}; on NumPy start with "
@@ -40,9 +71,7 @@ class Engine(control.Engine):
             )
 
     def _op(self, op: str) -> Any:
-        from mpi4py import MPI
-
-        return MPI.SUM if op == "sum" else MPI.MAX
+        return self.mpi.MAX if op == "max" else self.mpi.SUM
 
     def _wait(self, request: Any) -> None:
         deadline, spins = time.monotonic() + self.timeout, 0

@@ -11,7 +11,6 @@ from typing import Any, NamedTuple
 
 from trellis.core import dtypes, tree
 from trellis.core.array import Array
-from trellis.distributed.rows import RowStream
 from trellis.distributed.scaling import Scaled, scale_in
 from trellis.metrics import Metric
 from trellis.ops.conversion import astype
@@ -19,6 +18,7 @@ from trellis.ops.elementwise import add
 from trellis.optim.schedules import whole_number
 from trellis.random.keys import Key
 from trellis.training.data import Batch
+from trellis.training.shares import RowStream
 from trellis.training.steps import Moment, Steps
 from trellis.transforms.gradients import value_and_grad
 

@@ -14,12 +14,12 @@ import jax
 import numpy as np
 from jax.sharding import NamedSharding, PartitionSpec
 
-from trellis.core import dtypes, tree
+from trellis.core import dtypes
 from trellis.core.array import Array
-from trellis.core.leaves import Nest, unwrap
+from trellis.core.leaves import unwrap
 from trellis.data.files import Column
 from trellis.distributed.collectives import Group
-from trellis.distributed.files import Piece, save_pieces
+from trellis.distributed.files import Piece, change_each, save_pieces
 from trellis.distributed.parts import PartSteps
 from trellis.distributed.steps import Compared, description
 from trellis.ops.conversion import is_array, to_numpy
@@ -83,9 +83,7 @@ class SpreadSteps(PartSteps):
         return PartitionSpec(*spec) if shape == whole else PartitionSpec()
 
     def _on_mesh(self, nest: Any, put: Any) -> Any:
-        taken = Nest(nest)
-        paths = tree.paths(taken.treedef)
-        return taken.rebuild([put(x, self._spec(path, tuple(x.shape))) for path, x in zip(paths, taken.leaves)])
+        return change_each(nest, lambda path, x: put(x, self._spec(path, tuple(x.shape))))
 
     def take(self, v: Any, buffers: Any, state: Any) -> tuple[Any, Any, Any]:
         """Those of rank 0, on the mesh."""
@@ -105,10 +103,7 @@ class SpreadSteps(PartSteps):
 
     def give(self, nest: Any) -> Any:
         """Arrays of this process alone."""
-        if nest is None:
-            return None
-        taken = Nest(nest)
-        return taken.rebuild([self.whole(x).addressable_data(0) for x in taken.leaves])
+        return None if nest is None else change_each(nest, lambda path, x: self.whole(x).addressable_data(0))
 
     def save(self, path: Any, run: Any, more: dict[str, Any]) -> None:
         if self.group.size == 1 or not self.rules.specs:

@@ -17,10 +17,11 @@ from trellis.core.array import Array
 from trellis.core.leaves import Nest, unwrap
 from trellis.distributed.collectives import Group, all_gather, broadcast_arrays, describe, reduce_arrays
 from trellis.distributed.parts import PartSteps
-from trellis.distributed.rows import Rows, share_of
+from trellis.distributed.rows import Rows
 from trellis.ops.conversion import to_numpy
 from trellis.ops.manipulation import reshape
 from trellis.training.data import Batch, Place
+from trellis.training.shares import share_of
 from trellis.training.steps import Means, Moment, mode
 
 
@@ -141,16 +142,11 @@ class ProcessSteps(PartSteps):
                 if rows := count if count < total or self.group.rank == 0 else 0:  # a batch that all have whole is that of rank 0
                     loss, measured = self._measure(v, buffers, batch[:3])
                     own.add(rows, {"loss": float(loss), **tree.map(to_numpy, measured)})
-        sums = {
-            name: {k: np.asarray(x).tolist() for k, x in s.items()} if isinstance(s, dict) else s for name, s in own.sums.items()
-        }
+        sums = tree.map(lambda x: np.asarray(x).tolist(), own.sums)
         means = Means(metrics=self.metrics)
         for rows, values in self.group.exchange("evaluate", [own.rows, sums]):
             if rows:
-                given = {
-                    n: {k: np.asarray(x) for k, x in s.items()} if isinstance(s, dict) else s / rows for n, s in values.items()
-                }
-                means.add(rows, given)
+                means.add(rows, {name: s if isinstance(s, dict) else s / rows for name, s in values.items()})
         return means.values()
 
     def predict(self, v: Any, buffers: Any, batches: Iterable[Any]) -> Any:

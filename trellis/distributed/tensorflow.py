@@ -64,7 +64,7 @@ class Engine(control.Engine):
         }  # fmt: skip
 
     def all_reduce(self, flat: Any, op: str) -> Any:
-        merge = "Add" if op == "sum" else "Max"
+        merge = "Max" if op == "max" else "Add"
         return self._run(merge, flat, lambda x, o: tf.raw_ops.CollectiveReduceV2(input=x, merge_op=merge, final_op="Id", **o))
 
     def all_gather(self, flat: Any) -> Any:

@@ -34,7 +34,7 @@ class Engine(control.Engine):
 
     def all_reduce(self, flat: Any, op: str) -> Any:
         made = flat.clone()
-        dist.all_reduce(made, dist.ReduceOp.SUM if op == "sum" else dist.ReduceOp.MAX)
+        dist.all_reduce(made, dist.ReduceOp.MAX if op == "max" else dist.ReduceOp.SUM)
         return made
 
     def all_gather(self, flat: Any) -> Any:
@@ -50,7 +50,7 @@ class Engine(control.Engine):
     def reduce_scatter(self, rows: Any, op: str) -> Any:
         if rows.is_cuda:
             made = torch.empty_like(rows[0])
-            dist.reduce_scatter_tensor(made, rows.contiguous(), dist.ReduceOp.SUM if op == "sum" else dist.ReduceOp.MAX)
+            dist.reduce_scatter_tensor(made, rows.contiguous(), dist.ReduceOp.MAX if op == "max" else dist.ReduceOp.SUM)
             return made
         return super().reduce_scatter(rows, op)  # gloo has none of its own
 
