@@ -71,7 +71,7 @@ def extreme(dtype: DType, *, lowest: bool) -> float:
     """The lowest or the highest value of a dtype; for floats an infinity. Complex numbers have no order: callers refuse them."""
     if dtype.kind in "fc":
         return -math.inf if lowest else math.inf
-    return integer_range(dtype)[0 if lowest else 1]
+    return (not lowest) if dtype.kind == "b" else integer_range(dtype)[0 if lowest else 1]
 
 
 def single(dtype: DType) -> DType:

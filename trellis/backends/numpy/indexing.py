@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
 
+from trellis.backends.elementwise import Kernel
 from trellis.backends.numpy.meta import FLOAT32, HALVES, cast, dtype_of
 from trellis.backends.numpy.operands import check_assignable
 from trellis.backends.numpy.quiet import quiet
 from trellis.backends.numpy.tape.watching import is_watched
+from trellis.composites.support import extreme
 from trellis.core import errors
+from trellis.core.dtypes import DType
 from trellis.core.indexing import ARRAY
 from trellis.ops.arguments import axis_or_only
 
@@ -84,29 +88,23 @@ def _update(ufunc: Any, x: Any, value: Any, key: tuple[Any, ...], repeated: bool
     return result.astype(x.dtype, copy=False)
 
 
-def segment_sum(x: Any, ids: Any, *, num_segments: int | None) -> Any:
-    x = x.astype(np.int64) if x.dtype.kind == "b" else x  # as in `sum`
-    return _segments("segment_sum", np.add, x, ids, num_segments, lambda dtype: 0)
+def _segments(op: str, ufunc: Any, initial: Callable[[DType], Any]) -> Kernel:
+    def run(x: Any, ids: Any, *, num_segments: int | None) -> Any:
+        errors.check_segments(op, dtype_of(ids), ids.shape, dtype_of(x), x.shape)
+        x = x.astype(np.int64) if x.dtype.kind == "b" and op == "segment_sum" else x  # as in `sum`
+        ids = _index(op, ids)
+        count = num_segments if num_segments is not None else int(ids.max()) + 1 if ids.size else 0
+        errors.check_segment_ids(op, ids, count)
+        dtype = FLOAT32 if x.dtype in HALVES else x.dtype
+        result = np.full((count, *x.shape[1:]), initial(dtype_of(x)), dtype)
+        return cast(quiet.run(_reduce_segments, ufunc, cast(x, dtype), ids, result), x.dtype)
+
+    return run
 
 
-def segment_max(x: Any, ids: Any, *, num_segments: int | None) -> Any:
-    lowest = lambda d: -np.inf if d.kind == "f" else d.kind != "b" and np.iinfo(d).min  # noqa: E731
-    return _segments("segment_max", np.maximum, x, ids, num_segments, lowest)
-
-
-def segment_min(x: Any, ids: Any, *, num_segments: int | None) -> Any:
-    highest = lambda d: np.inf if d.kind == "f" else d.kind == "b" or np.iinfo(d).max  # noqa: E731
-    return _segments("segment_min", np.minimum, x, ids, num_segments, highest)
-
-
-def _segments(op: str, ufunc: Any, x: Any, ids: Any, num_segments: int | None, initial: Callable[[Any], Any]) -> Any:
-    errors.check_segments(op, dtype_of(ids), ids.shape, dtype_of(x), x.shape)
-    ids = _index(op, ids)
-    count = num_segments if num_segments is not None else int(ids.max()) + 1 if ids.size else 0
-    errors.check_segment_ids(op, ids, count)
-    dtype = FLOAT32 if x.dtype in HALVES else x.dtype
-    result = np.full((count, *x.shape[1:]), initial(dtype), dtype)
-    return cast(quiet.run(_reduce_segments, ufunc, cast(x, dtype), ids, result), x.dtype)
+segment_sum = _segments("segment_sum", np.add, lambda dtype: 0)
+segment_max = _segments("segment_max", np.maximum, partial(extreme, lowest=True))
+segment_min = _segments("segment_min", np.minimum, partial(extreme, lowest=False))
 
 
 def _reduce_segments(ufunc: Any, x: Any, ids: Any, result: Any) -> Any:

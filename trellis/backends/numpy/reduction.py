@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from trellis.backends.elementwise import Kernel
 from trellis.backends.numpy.meta import BFLOAT16, FLOAT32, FLOAT64, HALVES, NATIVE, cast, dtype_of
 from trellis.backends.numpy.operands import check_real
 from trellis.backends.numpy.quiet import quiet
@@ -24,22 +25,15 @@ _KEPT = frozenset(d for d in NATIVE.values() if d not in HALVES)
 _FLOATS = frozenset(np.dtype(c) for c in "fdFD")
 
 
-def sum(x: Any, *, axis: Axes, dtype: DType | None, keepdims: bool) -> Any:
-    if dtype is None and x.dtype in _KEPT and x.ndim:
-        return quiet.run(np.add.reduce, x, axis, None, None, keepdims)
-    return _accumulate("sum", np.add, x, axis, dtype, keepdims)
+def _total(op: str, ufunc: Any) -> Kernel:
+    def run(x: Any, *, axis: Axes, dtype: DType | None, keepdims: bool) -> Any:
+        if dtype is None and x.dtype in _KEPT and x.ndim:
+            return quiet.run(ufunc.reduce, x, axis, None, None, keepdims)
+        check_rank(op, x, axis)
+        x, result, compute = _dtypes(op, x, dtype)
+        return cast(quiet.run(ufunc.reduce, x, axis, compute, None, keepdims), result)
 
-
-def prod(x: Any, *, axis: Axes, dtype: DType | None, keepdims: bool) -> Any:
-    if dtype is None and x.dtype in _KEPT and x.ndim:
-        return quiet.run(np.multiply.reduce, x, axis, None, None, keepdims)
-    return _accumulate("prod", np.multiply, x, axis, dtype, keepdims)
-
-
-def _accumulate(op: str, ufunc: Any, x: Any, axis: Axes, dtype: DType | None, keepdims: bool) -> Any:
-    check_rank(op, x, axis)
-    x, result, compute = _dtypes(op, x, dtype)
-    return cast(quiet.run(ufunc.reduce, x, axis, compute, None, keepdims), result)
+    return run
 
 
 def _dtypes(op: str, x: Any, dtype: DType | None) -> tuple[Any, Any, Any]:
@@ -51,18 +45,17 @@ def _dtypes(op: str, x: Any, dtype: DType | None) -> tuple[Any, Any, Any]:
     return x, result, compute
 
 
-def cumulative_sum(x: Any, *, axis: int | None, dtype: DType | None) -> Any:
-    return _running("cumulative_sum", np.add, x, axis, dtype)
+def _running(op: str, ufunc: Any) -> Kernel:
+    def run(x: Any, *, axis: int | None, dtype: DType | None) -> Any:
+        axis = axis_or_only(op, axis, x.shape)
+        x, result, compute = _dtypes(op, x, dtype)
+        return cast(quiet.run(ufunc.accumulate, x, axis, compute), result)
+
+    return run
 
 
-def cumulative_prod(x: Any, *, axis: int | None, dtype: DType | None) -> Any:
-    return _running("cumulative_prod", np.multiply, x, axis, dtype)
-
-
-def _running(op: str, ufunc: Any, x: Any, axis: int | None, dtype: DType | None) -> Any:
-    axis = axis_or_only(op, axis, x.shape)
-    x, result, compute = _dtypes(op, x, dtype)
-    return cast(quiet.run(ufunc.accumulate, x, axis, compute), result)
+sum, prod = _total("sum", np.add), _total("prod", np.multiply)
+cumulative_sum, cumulative_prod = _running("cumulative_sum", np.add), _running("cumulative_prod", np.multiply)
 
 
 def _count(x: Any, axis: Axes) -> int:
@@ -110,28 +103,25 @@ def _var(x: Any, axis: Axes, correction: float, keepdims: bool) -> Any:
     return np.true_divide(squares, count) if count > 0 else squares * np.nan  # the standard: NaN, not infinity
 
 
-def max(x: Any, *, axis: Axes, keepdims: bool) -> Any:
-    return _extreme("max", np.maximum, x, axis, keepdims)
+def _extreme(op: str, ufunc: Any) -> Kernel:
+    def run(x: Any, *, axis: Axes, keepdims: bool) -> Any:
+        check_rank(op, x, axis)
+        check_real(op, x)
+        return quiet.run(ufunc.reduce, x, axis, None, None, keepdims)
+
+    return run
 
 
-def min(x: Any, *, axis: Axes, keepdims: bool) -> Any:
-    return _extreme("min", np.minimum, x, axis, keepdims)
+def _truth(op: str, ufunc: Any) -> Kernel:
+    def run(x: Any, *, axis: Axes, keepdims: bool) -> Any:
+        check_rank(op, x, axis)
+        return ufunc.reduce(x if x.dtype is not BFLOAT16 else x != 0, axis, np.bool_, None, keepdims)
+
+    return run
 
 
-def _extreme(op: str, ufunc: Any, x: Any, axis: Axes, keepdims: bool) -> Any:
-    check_rank(op, x, axis)
-    check_real(op, x)
-    return quiet.run(ufunc.reduce, x, axis, None, None, keepdims)
-
-
-def all(x: Any, *, axis: Axes, keepdims: bool) -> Any:
-    check_rank("all", x, axis)
-    return np.logical_and.reduce(x if x.dtype is not BFLOAT16 else x != 0, axis, np.bool_, None, keepdims)
-
-
-def any(x: Any, *, axis: Axes, keepdims: bool) -> Any:
-    check_rank("any", x, axis)
-    return np.logical_or.reduce(x if x.dtype is not BFLOAT16 else x != 0, axis, np.bool_, None, keepdims)
+max, min = _extreme("max", np.maximum), _extreme("min", np.minimum)
+all, any = _truth("all", np.logical_and), _truth("any", np.logical_or)
 
 
 def count_nonzero(x: Any, *, axis: Axes, keepdims: bool) -> Any:

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from trellis.backends.elementwise import Kernel
 from trellis.backends.numpy.meta import BFLOAT16, FLOAT32, FLOAT64, cast, dtype_of
 from trellis.backends.numpy.operands import check_real, promoted
 from trellis.backends.numpy.quiet import quiet
@@ -18,18 +19,16 @@ def _sortable(x: Any) -> Any:
     return x.astype(FLOAT32) if x.dtype is BFLOAT16 else x
 
 
-def argmax(x: Any, *, axis: int | None, keepdims: bool) -> Any:
-    return _extreme_position("argmax", np.argmax, x, axis, keepdims)
+def _extreme_position(op: str, search: Any) -> Kernel:
+    def run(x: Any, *, axis: int | None, keepdims: bool) -> Any:
+        check_rank(op, x, axis)
+        check_real(op, x)
+        return search(_sortable(x), axis, keepdims=keepdims)
+
+    return run
 
 
-def argmin(x: Any, *, axis: int | None, keepdims: bool) -> Any:
-    return _extreme_position("argmin", np.argmin, x, axis, keepdims)
-
-
-def _extreme_position(op: str, search: Any, x: Any, axis: int | None, keepdims: bool) -> Any:
-    check_rank(op, x, axis)
-    check_real(op, x)
-    return search(_sortable(x), axis, keepdims=keepdims)
+argmax, argmin = _extreme_position("argmax", np.argmax), _extreme_position("argmin", np.argmin)
 
 
 def nonzero(x: Any) -> tuple[Any, ...]:

@@ -6,7 +6,6 @@ torch indexes that with tensors. torch knows no negative steps: those are revers
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from typing import Any
 
@@ -16,10 +15,10 @@ from torch.compiler import is_compiling
 from trellis.backends.torch import grad, unsigned
 from trellis.backends.torch.manipulation import flip
 from trellis.backends.torch.meta import is_traced
-from trellis.backends.torch.operands import FLOAT, dtype_of, value_for
+from trellis.backends.torch.operands import dtype_of, value_for
 from trellis.composites import indexing, on_arrays
+from trellis.composites.support import extreme
 from trellis.core import errors
-from trellis.core.dtypes import integer_range
 from trellis.core.indexing import ARRAY, INDEXED_ALIKE
 from trellis.ops.arguments import axis_or_only, check_axis
 
@@ -273,11 +272,8 @@ def _segments(op: str, x: torch.Tensor, ids: torch.Tensor, num_segments: int | N
 def _segment_extreme(op: str, mode: str) -> Callable[..., torch.Tensor]:
     def run(x: torch.Tensor, ids: torch.Tensor, *, num_segments: int | None) -> torch.Tensor:
         shape = (_segments(op, x, ids, num_segments), *x.shape[1:])
-        if x.dtype in FLOAT:
-            low, high = -math.inf, math.inf
-        else:
-            low, high = integer_range(dtype_of(x)) if x.dtype is not torch.bool else (0, 1)
-        empty = unsigned.ordered(torch.full(shape, low if mode == "amax" else high, dtype=x.dtype, device=x.device))
+        start = extreme(dtype_of(x), lowest=mode == "amax")
+        empty = unsigned.ordered(torch.full(shape, start, dtype=x.dtype, device=x.device))
         rows = ids.to(torch.int64).reshape(-1, *[1] * (x.dim() - 1)).expand(x.shape)
         return unsigned.from_ordered(empty.scatter_reduce(0, rows, unsigned.ordered(x), mode), x.dtype)
 
