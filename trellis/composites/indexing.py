@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from trellis import ops as tl
 from trellis.composites.support import arange, cast, extreme, full
 from trellis.core import shape_checks
@@ -61,3 +63,17 @@ def multiply_at(flat: Array, places: Array, values: Array) -> Array:
     whole = tl.segment_sum(tl.where(last, product, 0), places, num_segments=size)
     touched = tl.segment_sum(cast(last, int32), places, num_segments=size) > 0
     return flat * tl.where(touched, whole, 1)
+
+
+def padded_rows(rows: Any, size: Any, mode: str) -> Any:
+    """The row of an axis that each of `rows`, which go from below 0 to beyond its size, is a copy of. For natives."""
+    known = isinstance(size, int)
+    if known and size == 0:
+        raise ValueError(mode)  # `diagnose` names it
+    if mode == "edge":
+        return tl.clip(rows, 0, size - 1)
+    if mode == "wrap":
+        return rows % size
+    period = 2 * size if mode == "symmetric" else max(2 * size - 2, 1) if known else tl.maximum(2 * size - 2, 1)
+    rows = rows % period
+    return tl.minimum(rows, period - rows - (1 if mode == "symmetric" else 0))

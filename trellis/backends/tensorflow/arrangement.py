@@ -19,13 +19,9 @@ def reshaped(x: Any, shape: Any) -> Any:
     return gen_array_ops.reshape(x, vector(shape))
 
 
-def flattened(x: Any) -> Any:
-    return gen_array_ops.reshape(x, vector((-1,)))
-
-
 def true_places(mask: Any) -> Any:
     """Where in the flattened mask the elements are True."""
-    return flattened(gen_array_ops.where(flattened(mask)))
+    return reshaped(gen_array_ops.where(reshaped(mask, (-1,))), (-1,))
 
 
 def transposed(x: Any, order: Iterable[int]) -> Any:

@@ -19,15 +19,7 @@ from tensorflow.python.framework.ops import EagerTensor
 from tensorflow.python.ops import gen_array_ops, gen_math_ops as gen
 
 from trellis.backends.elementwise import Kernel
-from trellis.backends.tensorflow.arrangement import (
-    batched,
-    broadcast,
-    flattened,
-    reshaped,
-    swapped_with_last,
-    transposed,
-    true_places,
-)
+from trellis.backends.tensorflow.arrangement import batched, broadcast, reshaped, swapped_with_last, transposed, true_places
 from trellis.backends.tensorflow.meta import cast, dtype_of, filled, is_traced, rank_of, shape_of, tensor
 from trellis.backends.tensorflow.operands import as_dtype, choose, item_of, operand
 from trellis.backends.tensorflow.shapes import common_sizes, count_up, product, same_sizes, sizes, vector
@@ -321,7 +313,7 @@ def _positions(x: Any) -> Any:
 
 def _update_places(x: Any, places: Any, value: Any, mode: str) -> Any:
     """`x` changed at flat positions. With the mode "set" each occurs once."""
-    flat, places, value = flattened(x), flattened(places), flattened(value)
+    flat, places, value = (reshaped(part, (-1,)) for part in (x, places, value))
     if mode == "set once":
         changed = _set_once(flat, places, value)
     elif mode == "multiply":

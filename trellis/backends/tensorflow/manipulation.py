@@ -7,11 +7,12 @@ from typing import Any
 import tensorflow as tf
 from tensorflow.python.ops import gen_array_ops, gen_manip_ops, gen_math_ops
 
-from trellis.backends.tensorflow.arrangement import broadcast, flattened, padded_with, reshaped, tiled, transposed
+from trellis.backends.tensorflow.arrangement import broadcast, padded_with, reshaped, tiled, transposed
 from trellis.backends.tensorflow.indexing import FULL, basic
 from trellis.backends.tensorflow.meta import dtype_of, is_traced, rank_of, shape_of, tensor
 from trellis.backends.tensorflow.operands import as_dtype, item_of, operand, same_dtype
 from trellis.backends.tensorflow.shapes import common_sizes, count_up, same_sizes, sizes, vector
+from trellis.composites.indexing import padded_rows
 from trellis.composites.support import axes_of
 from trellis.core import errors
 from trellis.core.typing import Axes, Sizes
@@ -64,7 +65,7 @@ def broadcast_arrays(*arrays: Any) -> Any:
 
 def concat(*arrays: Any, axis: Any) -> Any:
     if axis is None:
-        arrays, axis = tuple(map(flattened, arrays)), 0
+        arrays, axis = tuple(reshaped(x, (-1,)) for x in arrays), 0
     if len(arrays) == 1:  # ConcatV2 takes two or more
         check_axis("concat", axis, rank_of(arrays[0]))
         return tensor(arrays[0])
@@ -92,7 +93,7 @@ def flip(x: Any, *, axis: Axes) -> Any:
 
 def roll(x: Any, *, shift: Any, axis: Any) -> Any:
     if axis is None:
-        return reshaped(roll(flattened(x), shift=shift, axis=0), sizes(x))
+        return reshaped(roll(reshaped(x, (-1,)), shift=shift, axis=0), sizes(x))
     shifts, axes = ((shift,), (axis,)) if isinstance(axis, int) else (shift, axis)
     if not axes:
         return tensor(x)
@@ -112,7 +113,7 @@ def tile(x: Any, *, repetitions: Any) -> Any:
 
 def repeat(x: Any, repeats: Any, *, axis: int | None) -> Any:
     if axis is None:
-        x, axis = flattened(x), 0
+        x, axis = reshaped(x, (-1,)), 0
     own = sizes(x)
     axis = range(len(own))[axis]
     if not isinstance(repeats, int):
@@ -143,7 +144,8 @@ def pad(x: Any, *, pad_width: Any, mode: str, constant_values: Any) -> Any:
         return gen_array_ops.mirror_pad(x, _pairs(pad_width), mode.upper())
     for axis, (before, after) in enumerate(pad_width):
         if before or after:
-            x = gen_array_ops.gather_v2(x, _source_rows(sizes(x)[axis], before, after, mode), axis)
+            size = sizes(x)[axis]
+            x = gen_array_ops.gather_v2(x, padded_rows(tf.range(-before, size + after), size, mode), axis)
     return x
 
 
@@ -161,17 +163,3 @@ def _mirrors_once(shape: Any, pad_width: Any, mode: str) -> bool:
     """MirrorPad reads each element at most once per side, and has kernels for 5 axes; NumPy's modes go on mirroring."""
     room = 1 if mode == "reflect" else 0
     return len(shape) <= 5 and all(n is not None and max(pair) <= n - room for n, pair in zip(shape, pad_width))
-
-
-def _source_rows(size: Any, before: int, after: int, mode: str) -> Any:
-    """For each row of the padded axis, the row of the axis that it copies."""
-    if isinstance(size, int) and size == 0:
-        raise ValueError(mode)  # `diagnose` names it
-    rows = tf.range(-before, size + after)
-    if mode == "edge":
-        return tf.clip_by_value(rows, 0, size - 1)
-    if mode == "wrap":
-        return tf.math.floormod(rows, size)
-    period = tf.maximum(2 * size - 2, 1) if mode == "reflect" else 2 * size
-    rows = tf.math.floormod(rows, period)
-    return tf.minimum(rows, period - rows if mode == "reflect" else period - 1 - rows)

@@ -12,7 +12,7 @@ import tensorflow as tf
 from tensorflow.python.ops import gen_array_ops, gen_bitwise_ops, gen_math_ops as gen, gen_nn_ops
 
 from trellis.backends.elementwise import Kernel
-from trellis.backends.tensorflow.arrangement import flattened, reshaped, swapped_with_last, transposed, true_places
+from trellis.backends.tensorflow.arrangement import reshaped, swapped_with_last, transposed, true_places
 from trellis.backends.tensorflow.meta import cast, dtype_of, filled, is_traced, rank_of, shape_of, tensor
 from trellis.backends.tensorflow.operands import bits, check_real, choose, promoted
 from trellis.backends.tensorflow.shapes import check_not_empty, count_up, product, sizes
@@ -27,7 +27,7 @@ def _place_of_extreme(op: str, kernel: Kernel) -> Kernel:
         check_real(op, x)
         check_not_empty(op, x, axis)
         if axis is None:
-            found = _first(kernel, flattened(x), 0)
+            found = _first(kernel, reshaped(x, (-1,)), 0)
             return reshaped(found, (1,) * rank_of(x)) if keepdims else found
         if rank_of(x) > 7:  # the kernels take 7 axes at most
             axis = range(rank_of(x))[axis]
@@ -78,7 +78,7 @@ def _gather_last(x: Any, indices: Any) -> Any:
     """Elements of x along its last axis. On flat memory: the gradient of a Gather with batch axes takes three times as long."""
     *batch, size = sizes(x)
     start = gen.mul(cast(count_up(product(batch)), tf.int64), tf.cast(size, tf.int64))
-    return gen_array_ops.gather_v2(flattened(x), gen.add_v2(indices, reshaped(start, (*batch, 1))), 0)
+    return gen_array_ops.gather_v2(reshaped(x, (-1,)), gen.add_v2(indices, reshaped(start, (*batch, 1))), 0)
 
 
 def _sorted(op: str, x: Any, axis: int, descending: bool) -> tuple[Any, Any]:

@@ -8,6 +8,7 @@ import torch
 
 from trellis.backends.torch.operands import FLOAT, same_dtype, value_for
 from trellis.backends.torch.unsigned import moving
+from trellis.composites.indexing import padded_rows
 from trellis.composites.support import axes_of
 from trellis.core import errors
 from trellis.core.typing import Axes, Sizes
@@ -116,7 +117,8 @@ def pad(x: torch.Tensor, *, pad_width: tuple[tuple[int, int], ...], mode: str, c
     if mode != "constant":
         for axis, (before, after) in enumerate(pad_width):
             if before or after:
-                x = _index_select(x, axis, _padded_positions(x.shape[axis], before, after, mode, x.device))
+                rows = torch.arange(-before, x.shape[axis] + after, device=x.device)
+                x = _index_select(x, axis, padded_rows(rows, x.shape[axis], mode))
         return x
     widths = [n for pair in reversed(pad_width) for n in pair]  # torch counts axes from the last
     if isinstance(constant_values, (int, float)) and (constant_values == 0 or x.dtype in FLOAT):
@@ -124,17 +126,3 @@ def pad(x: torch.Tensor, *, pad_width: tuple[tuple[int, int], ...], mode: str, c
         return torch.nn.functional.pad(x, widths, value=constant_values)
     inside = torch.nn.functional.pad(torch.ones(x.shape, dtype=torch.bool, device=x.device), widths)
     return torch.where(inside, torch.nn.functional.pad(x, widths), value_for("pad", x, constant_values))
-
-
-def _padded_positions(size: int, before: int, after: int, mode: str, device: torch.device) -> torch.Tensor:
-    """Where along an axis of `size` each element of the padded axis comes from."""
-    if size == 0:
-        raise ValueError(mode)  # `diagnose` names it
-    position = torch.arange(-before, size + after, device=device)
-    if mode == "edge":
-        return position.clamp(0, size - 1)
-    if mode == "wrap":
-        return position % size
-    period, end = (2 * size, 2 * size - 1) if mode == "symmetric" else (max(2 * (size - 1), 1), 2 * (size - 1))
-    position = position % period
-    return torch.where(position < size, position, end - position)
