@@ -395,13 +395,13 @@ from trellis.ops.special import erf as erf
 from trellis.ops.special import erfc as erfc
 from trellis.ops.special import erfinv as erfinv
 from trellis.ops.special import expit as expit
-from trellis.ops.special import expit as sigmoid
 from trellis.ops.special import gammaln as gammaln
 from trellis.ops.special import i0 as i0
 from trellis.ops.special import isclose as isclose
 from trellis.ops.special import logaddexp as logaddexp
 from trellis.ops.special import logit as logit
 from trellis.ops.special import nan_to_num as nan_to_num
+from trellis.ops.special import sigmoid as sigmoid
 from trellis.ops.special import xlogy as xlogy
 from trellis.optim.engine import Optimizer as Optimizer
 from trellis.optim.gradients import clip_by_global_norm as clip_by_global_norm

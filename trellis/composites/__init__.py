@@ -47,7 +47,7 @@ def _unwrap_members(result: Any) -> Any:
 def _on_natives(module: Any, op: str) -> Callable[..., Any]:
     """The composite of an op as a function of native arrays."""
     composite = getattr(module, op)
-    return composite if module.__name__.endswith(_NATIVE) else on_arrays(composite, getattr(module, "prepare", None))
+    return composite if module.__name__.endswith(_NATIVE) else on_arrays(composite, getattr(module, "_prepare", None))
 
 
 modules = op_modules(__name__, __path__, ("support",))

@@ -18,16 +18,11 @@ from trellis.core.dtypes import float32
 from trellis.core.typing import Operand
 from trellis.ops.arguments import check_axis
 
-__all__ = [
-    "celu", "elu", "gelu", "glu", "hardsigmoid", "hardswish", "hardtanh", "leaky_relu", "logsigmoid", "mish", "prelu", "relu",
-    "relu6", "selu", "silu", "softplus", "softsign", "swiglu",
-]  # fmt: skip
-
 # The fixed point of mean 0 and variance 1 (Klambauer et al. 2017).
 _SELU_ALPHA, _SELU_SCALE = 1.6732632423543772848170429916717, 1.0507009873554804934193349852946
 
 
-def prepare(op: str, *arrays: Array) -> tuple[Array, ...]:
+def _prepare(op: str, *arrays: Array) -> tuple[Array, ...]:
     """The operands that the functions below get: real floating-point arrays. `relu` and `relu6` leave integers as they are."""
     if op in ("relu", "relu6") and arrays[0].dtype.kind in "iu":
         return arrays

@@ -12,11 +12,6 @@ from trellis.core.array import Array
 from trellis.core.dispatch import call
 from trellis.core.dtypes import DType, bool as bool_, float32, float64
 
-__all__ = [
-    "attention_scores", "embedding", "linear", "merge_heads", "multi_head_attention", "one_hot", "padding_mask",
-    "rotary_embedding", "scaled_dot_product_attention", "split_heads",
-]  # fmt: skip
-
 
 # ---- linear --------------------------------------------------------------------------------------------------------------------
 def linear(x: Array, weight: Array, bias: Maybe) -> Array:
@@ -32,10 +27,10 @@ def linear(x: Array, weight: Array, bias: Maybe) -> Array:
         matrices = tl.expand_dims(matrices, tuple(range(outer, outer + inner - 1)))
     y = tl.expand_dims(x, -2) @ matrices if outer and not inner else x @ matrices
     y = tl.squeeze(y, -2) if outer and not inner else y
-    return y if bias is None else y + spread_bias(bias, outer, inner)
+    return y if bias is None else y + _spread_bias(bias, outer, inner)
 
 
-def spread_bias(bias: Array, outer: int, inner: int) -> Array:
+def _spread_bias(bias: Array, outer: int, inner: int) -> Array:
     """A bias [*outer, out] with `inner` axes of size 1 in between, so that it broadcasts against the result."""
     return bias if bias.ndim == 1 or not inner else tl.expand_dims(bias, tuple(range(outer, outer + inner)))
 
@@ -45,37 +40,37 @@ def scaled_dot_product_attention(
     query: Array, key: Array, value: Array, mask: Array, noise: Array, *, scale: float, is_causal: bool, dropout_p: float
 ) -> Array:
     dtype, (query, key, value) = wide("scaled_dot_product_attention", query, key, value)
-    weights = attention_weights(query, key, mask, noise, scale, is_causal, dropout_p)
+    weights = _attention_weights(query, key, mask, noise, scale, is_causal, dropout_p)
     return cast(weights @ value, dtype)
 
 
-def attention_weights(
+def _attention_weights(
     query: Array, key: Array, mask: Maybe, noise: Maybe, scale: float, is_causal: bool, dropout_p: float
 ) -> Array:
     scores = call("attention_scores", query, key, scale=scale)
-    seen = visible(mask, is_causal, scores)
+    seen = _visible(mask, is_causal, scores)
     if seen is None:
         weights = tl.softmax(scores)
     else:  # a row that sees nothing is the softmax of equal numbers, then 0: it is finite, and so is its gradient
         weights = tl.where(seen, tl.softmax(tl.where(seen, scores, -LARGEST[scores.dtype] / 2)), 0)
-    return weights if noise is None else dropped(weights, noise, dropout_p)
+    return weights if noise is None else _dropped(weights, noise, dropout_p)
 
 
 def attention_scores(query: Array, key: Array, *, scale: float) -> Array:
     return query * scale @ key.mT
 
 
-def visible(mask: Maybe, is_causal: bool, scores: Array) -> Maybe:
+def _visible(mask: Maybe, is_causal: bool, scores: Array) -> Maybe:
     """Which keys each query may attend to, as bools; None for all."""
     mask = None if mask is None else _as_bool(mask)
     if not is_causal:
         return mask
-    queries, keys = places(scores), places(scores.mT)
+    queries, keys = _places(scores), _places(scores.mT)
     before = tl.expand_dims(queries, -1) >= tl.expand_dims(keys, -2)
     return before if mask is None else mask & before
 
 
-def dropped(x: Array, noise: Array, prob: float) -> Array:
+def _dropped(x: Array, noise: Array, prob: float) -> Array:
     return tl.where(noise >= prob, x * (1 / (1 - prob)) if prob < 1 else x, 0)
 
 
@@ -106,7 +101,7 @@ def multi_head_attention(
         return _output(call("scaled_dot_product_attention", *parts, seen, noise, **options), out_weights, out_bias)
     dtype = query.dtype
     q, k, v = (cast(x, single(dtype)) for x in parts)
-    shares = attention_weights(q, k, seen, noise, scale, is_causal, dropout_p)
+    shares = _attention_weights(q, k, seen, noise, scale, is_causal, dropout_p)
     result = _output(cast(shares @ v, dtype), out_weights, out_bias)
     return result, cast(tl.mean(shares, axis=-3) if average_attention_weights else shares, dtype)
 
@@ -181,7 +176,7 @@ def rotary_embedding(x: Array, positions: Maybe, *, base: float, interleaved: bo
     dtype, half = x.dtype, dim // 2
     compute = float64 if dtype is float64 else float32
     if positions is None:
-        positions = places(x)
+        positions = _places(x)
     rates = arange(x, half, compute) * (-2 * math.log(base) / max(dim, 1))
     angles = tl.expand_dims(tl.astype(positions, compute) * scale, -1) * tl.exp(rates)
     sines, cosines = tl.sin(angles), tl.cos(angles)
@@ -194,7 +189,7 @@ def rotary_embedding(x: Array, positions: Maybe, *, base: float, interleaved: bo
     return joined if dim == x.shape[-1] else tl.concat([joined, x[..., dim:]], axis=-1)
 
 
-def places(x: Array) -> Array:
+def _places(x: Array) -> Array:
     """0, 1, 2, ... along the last axis but one, whose size a graph may not know."""
     length = x.shape[-2]
     if length is not None:

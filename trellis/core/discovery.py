@@ -20,7 +20,7 @@ def op_modules(package: str, path: Iterable[str], helpers: Collection[str] = ())
     names = [entry.name for entry in pkgutil.iter_modules(path) if not entry.ispkg and entry.name not in helpers]
     modules: list[Any] = [importlib.import_module(f"{package}.{name}") for name in names]
     for module in modules:
-        if not hasattr(module, "__all__"):
+        if "__all__" not in vars(module):  # not by hasattr, which would ask a __getattr__ of the module
             module.__all__ = sorted(name for name, value in vars(module).items() if _is_op(module, name, value))
     return modules
 

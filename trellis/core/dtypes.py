@@ -15,12 +15,6 @@ from typing import Any
 
 import numpy as np
 
-__all__ = [
-    "DType", "bfloat16", "bool", "complex64", "complex128", "float16", "float32", "float64", "int8", "int16", "int32", "int64",
-    "set_default_dtype", "uint8", "uint16", "uint32", "uint64", "using_dtype",
-]  # fmt: skip
-
-
 DTYPES: dict[str, DType] = {}  # name -> dtype
 
 
@@ -76,6 +70,7 @@ float32 = DType("float32", "f", 32)
 float64 = DType("float64", "f", 64)
 complex64 = DType("complex64", "c", 64)
 complex128 = DType("complex128", "c", 128)
+__all__ = ["DType", "set_default_dtype", "using_dtype", *DTYPES]  # pyright: ignore[reportUnsupportedDunderAll]
 
 KINDS: dict[str, str] = {
     "bool": "b",

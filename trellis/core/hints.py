@@ -79,14 +79,17 @@ def refuse_all(function: Callable[..., Any], given: Iterable[str]) -> NoReturn:
     raise TypeError(f"{function.__name__}() got an unexpected keyword argument {next(iter(given))!r}")
 
 
-def hooks(module: str, owner: str, public: list[str]) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
+def hooks(module: str, owner: str) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
     """`__getattr__` and `__dir__` of a public module, whose names are those in `__all__`."""
+
+    def public() -> list[str]:
+        return vars(sys.modules[module]).get("__all__", [])
 
     def get(name: str) -> Any:
         flat = getattr(sys.modules.get("trellis"), "__all__", ())
-        raise missing(f"module {module!r}", owner, name, public, f"tl.{name}" if name in flat else "")
+        raise missing(f"module {module!r}", owner, name, public(), f"tl.{name}" if name in flat else "")
 
-    return get, lambda: public
+    return get, public
 
 
 class Hint:

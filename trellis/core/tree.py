@@ -23,7 +23,7 @@ from trellis.core.dispatch import interpreters
 from trellis.core.hints import hooks
 
 __all__ = ["TreeDef", "flatten", "leaves", "leaves_with_paths", "map", "paths", "register", "structure", "unflatten"]
-__getattr__, __dir__ = hooks(__name__, "tree", __all__)
+__getattr__, __dir__ = hooks(__name__, "tree")
 
 Path = tuple[Any, ...]
 

@@ -12,4 +12,4 @@ __all__ += compound.__all__
 __all__ += continuous.__all__
 __all__ += discrete.__all__
 
-__getattr__, __dir__ = _hooks(__name__, "tl", __all__)
+__getattr__, __dir__ = _hooks(__name__, "tl")

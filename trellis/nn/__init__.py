@@ -26,4 +26,4 @@ __all__ += linear.__all__
 __all__ += normalization.__all__
 __all__ += recurrent.__all__
 
-__getattr__, __dir__ = _hooks(__name__, "tl", __all__)
+__getattr__, __dir__ = _hooks(__name__, "tl")

@@ -14,7 +14,7 @@ from trellis.nn.structure import Binding, gather
 from trellis.random.keys import Key
 
 __all__ = ["functional_call"]
-__getattr__, __dir__ = hooks(__name__, "tl", __all__)
+__getattr__, __dir__ = hooks(__name__, "tl")
 
 
 def functional_call(

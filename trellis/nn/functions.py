@@ -14,7 +14,7 @@ from trellis.nn.building import Options
 from trellis.nn.layer import Layer, initial, size
 from trellis.nn.module import Module
 from trellis.nn.torch_names import AFFINE
-from trellis.ops import activations, elementwise, pooling, products
+from trellis.ops import activations, elementwise, pooling, products, special
 from trellis.random import distributions
 
 __all__ = [
@@ -92,7 +92,7 @@ Mish = _layer("Mish", activations.mish)
 ReLU = _layer("ReLU", activations.relu)
 ReLU6 = _layer("ReLU6", activations.relu6)
 SELU = _layer("SELU", activations.selu)
-Sigmoid = _layer("Sigmoid", activations.sigmoid)
+Sigmoid = _layer("Sigmoid", special.sigmoid)
 SiLU = _layer("SiLU", activations.silu)
 Softmax = _layer("Softmax", products.softmax)
 Softplus = _layer("Softplus", activations.softplus)

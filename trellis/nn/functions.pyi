@@ -16,7 +16,7 @@ from trellis.nn.building import Options
 from trellis.nn.layer import Layer, initial, size
 from trellis.nn.module import Module
 from trellis.nn.torch_names import AFFINE
-from trellis.ops import activations, elementwise, pooling, products
+from trellis.ops import activations, elementwise, pooling, products, special
 from trellis.random import distributions
 __all__ = ['AdaptiveAvgPool1D', 'AdaptiveAvgPool2D', 'AdaptiveAvgPool3D', 'AdaptiveMaxPool1D', 'AdaptiveMaxPool2D', 'AdaptiveMaxPool3D', 'AvgPool1D', 'AvgPool2D', 'AvgPool3D', 'CELU', 'ELU', 'GELU', 'GLU', 'GlobalAvgPool', 'GlobalMaxPool', 'GumbelSoftmax', 'Hardsigmoid', 'Hardswish', 'Hardtanh', 'LeakyReLU', 'LogSigmoid', 'LogSoftmax', 'MaxPool1D', 'MaxPool2D', 'MaxPool3D', 'Mish', 'PReLU', 'ReLU', 'ReLU6', 'SELU', 'Sigmoid', 'SiLU', 'Softmax', 'Softplus', 'Softsign', 'SwiGLU', 'Tanh']
 Function = Callable[..., Any]

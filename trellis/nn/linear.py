@@ -11,9 +11,10 @@ from trellis.core.typing import AnyArray
 from trellis.nn.building import Options
 from trellis.nn.layer import Layer, initial, size, weight_and_bias
 from trellis.nn.torch_names import AFFINE
-from trellis.ops.attention import check_linear, embedding, linear
+from trellis.ops.attention import embedding, linear
 from trellis.ops.elementwise import add
 from trellis.ops.products import einsum
+from trellis.ops.shapes import check_linear
 from trellis.random.initializers import Normal
 
 __all__ = ["Bilinear", "Embedding", "Linear"]

@@ -8,6 +8,7 @@ from trellis.core.array import Array as _Array
 from trellis.core.discovery import op_modules, public_names
 from trellis.core.hints import install as _install_hints
 from trellis.core.lifting import lift_module, name_arguments
+from trellis.core.shapes import broadcast_shapes
 
 # The functions of the other modules pass every array on as an operand: a wrapper would only cost time. Some read an array first.
 _LIFTED = {
@@ -34,7 +35,7 @@ from trellis.ops.methods import install_methods as _install_methods
 extensions = (fft, linalg)  # own namespaces; the standard has some names of linalg in the main namespace, too
 _flat = [module for module in modules if module not in extensions]
 globals().update({name: getattr(linalg, name) for name in _OF_LINALG}, **public_names(_flat))
-__all__ = ["fft", "linalg", *_OF_LINALG, *public_names(_flat)]  # pyright: ignore[reportUnsupportedDunderAll]
+__all__ = ["broadcast_shapes", "fft", "linalg", *_OF_LINALG, *public_names(_flat)]  # pyright: ignore[reportUnsupportedDunderAll]
 
 _install_methods(_flat)
 _install_hints(_Array, "Array")

@@ -6,12 +6,6 @@ from trellis.core.dispatch import call
 from trellis.core.typing import AnyArray, Operand
 from trellis.ops.arguments import check_axis, choice, one_axis
 from trellis.ops.shapes import shape_of
-from trellis.ops.special import expit as sigmoid
-
-__all__ = [
-    "celu", "elu", "gelu", "glu", "hardsigmoid", "hardswish", "hardtanh", "leaky_relu", "logsigmoid", "mish", "prelu", "relu",
-    "relu6", "selu", "sigmoid", "silu", "softplus", "softsign", "swiglu",
-]  # fmt: skip
 
 
 def relu(x: Operand, /) -> AnyArray:

@@ -5,12 +5,11 @@ from typing import Any, Generic, NamedTuple, Unpack, overload
 from trellis.core.array import Array
 from trellis.core.container import Container
 from trellis.core.typing import AnyArray, ArrayT, Axis, DeviceLike, DTypeLike, HasShape, NestT, NumPyArray, Operand, Shape
+__all__ = ['celu', 'elu', 'gelu', 'glu', 'hardsigmoid', 'hardswish', 'hardtanh', 'leaky_relu', 'logsigmoid', 'mish', 'prelu', 'relu', 'relu6', 'selu', 'silu', 'softplus', 'softsign', 'swiglu']
 from trellis.core.dispatch import call
 from trellis.core.typing import AnyArray, Operand
 from trellis.ops.arguments import check_axis, choice, one_axis
 from trellis.ops.shapes import shape_of
-from trellis.ops.special import expit as sigmoid
-__all__ = ['celu', 'elu', 'gelu', 'glu', 'hardsigmoid', 'hardswish', 'hardtanh', 'leaky_relu', 'logsigmoid', 'mish', 'prelu', 'relu', 'relu6', 'selu', 'sigmoid', 'silu', 'softplus', 'softsign', 'swiglu']
 @overload
 def relu(x: Array, /) -> Array: ...
 @overload

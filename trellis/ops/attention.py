@@ -14,18 +14,14 @@ import numpy as np
 from trellis.core.dispatch import call, interpreters
 from trellis.core.dtypes import as_dtype
 from trellis.core.leaves import unwrap
+from trellis.core.shapes import broadcast_shapes
 from trellis.core.typing import AnyArray, DeviceLike, DTypeLike, Like, SeedLike
 from trellis.ops.arguments import check_axis, integer, one_axis
 from trellis.ops.comparison import equal
 from trellis.ops.conversion import astype, placed
-from trellis.ops.manipulation import broadcast_shapes, expand_dims
+from trellis.ops.manipulation import expand_dims
 from trellis.ops.reduction import max as max_
-from trellis.ops.shapes import Sizes, broadcasts, differ, fits, listed, optional_shape, shape_of
-
-__all__ = [
-    "causal_mask", "dropout", "embedding", "linear", "multi_head_attention", "one_hot", "padding_mask", "rotary_embedding",
-    "scaled_dot_product_attention", "segment_mask",
-]  # fmt: skip
+from trellis.ops.shapes import Sizes, broadcasts, check_linear, differ, fits, listed, optional_shape, shape_of
 
 
 # ---- linear --------------------------------------------------------------------------------------------------------------------
@@ -43,17 +39,6 @@ def linear(x: AnyArray, weight: AnyArray, /, *, bias: AnyArray | None = None) ->
     if len(matrix) != 2 or given[-1:] != matrix[1:] or added not in (None, matrix[:1]):  # it may be wrong
         check_linear("linear", given, matrix, added)
     return call("linear", x, weight, bias)
-
-
-def check_linear(op: str, x: Sizes, weight: Sizes, bias: Sizes | None, name: str = "weight", given: str = "x") -> None:
-    if len(weight) < 2:
-        raise ValueError(f"{op}: {name} has shape {weight}; it must be [out, in], or have outer axes before these")
-    outer = len(weight) - 2
-    if len(x) <= outer or differ(x[-1], weight[-1]) or any(map(differ, x[:outer], weight[:outer])):
-        fitting = f"[{', '.join([*map(str, weight[:outer]), '...', str(weight[-1])])}]"
-        raise ValueError(f"{op}: {given} of shape {x} does not fit {name} of shape {weight}; {given} must be {fitting}")
-    if bias is not None and not any(fits(bias, fit) for fit in ((weight[-2],), (*weight[:outer], weight[-2]))):
-        raise ValueError(f"{op}: a bias of shape {bias} does not fit {name} of shape {weight}; it must be [{weight[-2]}]")
 
 
 # ---- dropout -------------------------------------------------------------------------------------------------------------------

@@ -5,27 +5,27 @@ from typing import Any, Generic, NamedTuple, Unpack, overload
 from trellis.core.array import Array
 from trellis.core.container import Container
 from trellis.core.typing import AnyArray, ArrayT, Axis, DeviceLike, DTypeLike, HasShape, NestT, NumPyArray, Operand, Shape
+__all__ = ['causal_mask', 'dropout', 'embedding', 'linear', 'multi_head_attention', 'one_hot', 'padding_mask', 'rotary_embedding', 'scaled_dot_product_attention', 'segment_mask']
 import math
 from typing import Any
 import numpy as np
 from trellis.core.dispatch import call, interpreters
 from trellis.core.dtypes import as_dtype
 from trellis.core.leaves import unwrap
+from trellis.core.shapes import broadcast_shapes
 from trellis.core.typing import AnyArray, DeviceLike, DTypeLike, Like, SeedLike
 from trellis.ops.arguments import check_axis, integer, one_axis
 from trellis.ops.comparison import equal
 from trellis.ops.conversion import astype, placed
-from trellis.ops.manipulation import broadcast_shapes, expand_dims
+from trellis.ops.manipulation import expand_dims
 from trellis.ops.reduction import max as max_
-from trellis.ops.shapes import Sizes, broadcasts, differ, fits, listed, optional_shape, shape_of
-__all__ = ['causal_mask', 'dropout', 'embedding', 'linear', 'multi_head_attention', 'one_hot', 'padding_mask', 'rotary_embedding', 'scaled_dot_product_attention', 'segment_mask']
+from trellis.ops.shapes import Sizes, broadcasts, check_linear, differ, fits, listed, optional_shape, shape_of
 @overload
 def linear(x: Array, weight: AnyArray, /, *, bias: AnyArray | None=None) -> Array: ...
 @overload
 def linear(x: NumPyArray, weight: AnyArray, /, *, bias: AnyArray | None=None) -> NumPyArray: ...
 @overload
 def linear(x: ArrayT, weight: AnyArray, /, *, bias: AnyArray | None=None) -> ArrayT: ...
-def check_linear(op: str, x: Sizes, weight: Sizes, bias: Sizes | None, name: str='weight', given: str='x') -> None: ...
 @overload
 def dropout(x: Array, prob: float, /, *, scale: bool=True, training: bool=True, seed: SeedLike=None, noise_shape: Any=None, dtype: DTypeLike=None) -> Array: ...
 @overload

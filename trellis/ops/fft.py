@@ -11,11 +11,7 @@ from trellis.ops.arguments import axes as as_axes, choice, integer, one_axis
 from trellis.ops.creation import create
 from trellis.ops.shapes import shape_of
 
-__all__ = [
-    "fft", "fftfreq", "fftn", "fftshift", "hfft", "ifft", "ifftn", "ifftshift", "ihfft", "irfft", "irfftn", "rfft",
-    "rfftfreq", "rfftn",
-]  # fmt: skip
-__getattr__, __dir__ = hooks(__name__, "fft", __all__)
+__getattr__, __dir__ = hooks(__name__, "fft")
 
 Ints = Sequence[int] | None
 _NORMS = ("backward", "ortho", "forward")

@@ -5,6 +5,7 @@ from typing import Any, Generic, NamedTuple, Unpack, overload
 from trellis.core.array import Array
 from trellis.core.container import Container
 from trellis.core.typing import AnyArray, ArrayT, Axis, DeviceLike, DTypeLike, HasShape, NestT, NumPyArray, Operand, Shape
+__all__ = ['fft', 'fftfreq', 'fftn', 'fftshift', 'hfft', 'ifft', 'ifftn', 'ifftshift', 'ihfft', 'irfft', 'irfftn', 'rfft', 'rfftfreq', 'rfftn']
 from collections.abc import Sequence
 from trellis.core.dispatch import call
 from trellis.core.hints import hooks
@@ -12,7 +13,6 @@ from trellis.core.typing import AnyArray, DeviceLike, DTypeLike, Like
 from trellis.ops.arguments import axes as as_axes, choice, integer, one_axis
 from trellis.ops.creation import create
 from trellis.ops.shapes import shape_of
-__all__ = ['fft', 'fftfreq', 'fftn', 'fftshift', 'hfft', 'ifft', 'ifftn', 'ifftshift', 'ihfft', 'irfft', 'irfftn', 'rfft', 'rfftfreq', 'rfftn']
 Ints = Sequence[int] | None
 _NORMS: Any
 def _one(op: str, x: AnyArray, n: int | None, axis: int, norm: str | None) -> AnyArray: ...

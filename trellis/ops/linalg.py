@@ -10,12 +10,7 @@ from trellis.core.hints import hooks
 from trellis.core.typing import AnyArray, Axis, DTypeLike
 from trellis.ops.arguments import axes as as_axes, axis_tuple, choice, integer, one_axis, optional_dtype
 
-__all__ = [
-    "cholesky", "cholesky_solve", "cross", "det", "diagonal", "eig", "eigh", "eigvals", "eigvalsh", "expm", "inv", "logm",
-    "lstsq", "matmul", "matrix_norm", "matrix_power", "matrix_rank", "matrix_transpose", "outer", "pinv", "qr", "slogdet",
-    "solve", "solve_triangular", "sqrtm", "svd", "svdvals", "tensordot", "trace", "vecdot", "vector_norm",
-]  # fmt: skip
-__getattr__, __dir__ = hooks(__name__, "linalg", __all__)
+__getattr__, __dir__ = hooks(__name__, "linalg")
 
 
 class EighResult(NamedTuple):

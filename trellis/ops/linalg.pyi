@@ -5,13 +5,13 @@ from typing import Any, Generic, NamedTuple, Unpack, overload
 from trellis.core.array import Array
 from trellis.core.container import Container
 from trellis.core.typing import AnyArray, ArrayT, Axis, DeviceLike, DTypeLike, HasShape, NestT, NumPyArray, Operand, Shape
+__all__ = ['cholesky', 'cholesky_solve', 'cross', 'det', 'diagonal', 'eig', 'eigh', 'eigvals', 'eigvalsh', 'expm', 'inv', 'logm', 'lstsq', 'matmul', 'matrix_norm', 'matrix_power', 'matrix_rank', 'matrix_transpose', 'outer', 'pinv', 'qr', 'slogdet', 'solve', 'solve_triangular', 'sqrtm', 'svd', 'svdvals', 'tensordot', 'trace', 'vecdot', 'vector_norm']
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 from trellis.core.dispatch import call, find, interpreters
 from trellis.core.hints import hooks
 from trellis.core.typing import AnyArray, Axis, DTypeLike
 from trellis.ops.arguments import axes as as_axes, axis_tuple, choice, integer, one_axis, optional_dtype
-__all__ = ['cholesky', 'cholesky_solve', 'cross', 'det', 'diagonal', 'eig', 'eigh', 'eigvals', 'eigvalsh', 'expm', 'inv', 'logm', 'lstsq', 'matmul', 'matrix_norm', 'matrix_power', 'matrix_rank', 'matrix_transpose', 'outer', 'pinv', 'qr', 'slogdet', 'solve', 'solve_triangular', 'sqrtm', 'svd', 'svdvals', 'tensordot', 'trace', 'vecdot', 'vector_norm']
 
 class EighResult(NamedTuple, Generic[ArrayT]):
     eigenvalues: ArrayT

@@ -10,17 +10,10 @@ import numpy as np
 
 from trellis.core import errors
 from trellis.core.dispatch import SCALARS, call, diagnose, interpreters
-from trellis.core.shapes import broadcast_shapes
 from trellis.core.typing import AnyArray, Axis, Operand, Shape
 from trellis.ops import arguments
 from trellis.ops.arguments import axes, axis_tuple, check_axis, choice, integer, one_axis
 from trellis.ops.shapes import shape_of
-
-__all__ = [
-    "array_split", "broadcast_arrays", "broadcast_shapes", "broadcast_to", "chunk", "concat", "diag", "expand_dims", "flip",
-    "kron", "meshgrid", "moveaxis", "pad", "permute_dims", "repeat", "reshape", "roll", "split", "squeeze", "stack",
-    "swapaxes", "tile", "transpose", "tril", "triu", "unstack",
-]  # fmt: skip
 
 KEYS: dict[type, Callable[[Any, int], Any]] = {}  # the types of random keys, and the function that splits one; `random` fills it
 

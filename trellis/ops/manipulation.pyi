@@ -5,18 +5,17 @@ from typing import Any, Generic, NamedTuple, Unpack, overload
 from trellis.core.array import Array
 from trellis.core.container import Container
 from trellis.core.typing import AnyArray, ArrayT, Axis, DeviceLike, DTypeLike, HasShape, NestT, NumPyArray, Operand, Shape
+__all__ = ['array_split', 'broadcast_arrays', 'broadcast_to', 'chunk', 'concat', 'diag', 'expand_dims', 'flip', 'kron', 'meshgrid', 'moveaxis', 'pad', 'permute_dims', 'repeat', 'reshape', 'roll', 'split', 'squeeze', 'stack', 'swapaxes', 'tile', 'transpose', 'tril', 'triu', 'unstack']
 import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 import numpy as np
 from trellis.core import errors
 from trellis.core.dispatch import SCALARS, call, diagnose, interpreters
-from trellis.core.shapes import broadcast_shapes
 from trellis.core.typing import AnyArray, Axis, Operand, Shape
 from trellis.ops import arguments
 from trellis.ops.arguments import axes, axis_tuple, check_axis, choice, integer, one_axis
 from trellis.ops.shapes import shape_of
-__all__ = ['array_split', 'broadcast_arrays', 'broadcast_shapes', 'broadcast_to', 'chunk', 'concat', 'diag', 'expand_dims', 'flip', 'kron', 'meshgrid', 'moveaxis', 'pad', 'permute_dims', 'repeat', 'reshape', 'roll', 'split', 'squeeze', 'stack', 'swapaxes', 'tile', 'transpose', 'tril', 'triu', 'unstack']
 KEYS: dict[type, Callable[[Any, int], Any]]
 @overload
 def reshape(x: Array, /, shape: Shape, *, copy: bool | None=None) -> Array: ...

@@ -43,3 +43,14 @@ def broadcasts(shape: Sizes, to: Sizes) -> bool:
 def listed(*sizes: Any) -> str:
     """Sizes as an error shows them: [2, ?, 3]."""
     return f"[{', '.join('?' if n is None else str(n) for n in sizes)}]"
+
+
+def check_linear(op: str, x: Sizes, weight: Sizes, bias: Sizes | None, name: str = "weight", given: str = "x") -> None:
+    if len(weight) < 2:
+        raise ValueError(f"{op}: {name} has shape {weight}; it must be [out, in], or have outer axes before these")
+    outer = len(weight) - 2
+    if len(x) <= outer or differ(x[-1], weight[-1]) or any(map(differ, x[:outer], weight[:outer])):
+        fitting = f"[{', '.join([*map(str, weight[:outer]), '...', str(weight[-1])])}]"
+        raise ValueError(f"{op}: {given} of shape {x} does not fit {name} of shape {weight}; {given} must be {fitting}")
+    if bias is not None and not any(fits(bias, fit) for fit in ((weight[-2],), (*weight[:outer], weight[-2]))):
+        raise ValueError(f"{op}: a bias of shape {bias} does not fit {name} of shape {weight}; it must be [{weight[-2]}]")

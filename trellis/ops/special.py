@@ -61,6 +61,9 @@ def expit(x: Operand, /) -> AnyArray:
     return interpreters[type(x)].expit(x)
 
 
+sigmoid = expit
+
+
 def gammaln(x: Operand, /) -> AnyArray:
     """log(|gamma(x)|).
 

@@ -5,7 +5,7 @@ from typing import Any, Generic, NamedTuple, Unpack, overload
 from trellis.core.array import Array
 from trellis.core.container import Container
 from trellis.core.typing import AnyArray, ArrayT, Axis, DeviceLike, DTypeLike, HasShape, NestT, NumPyArray, Operand, Shape
-__all__ = ['digamma', 'erf', 'erfc', 'erfinv', 'expit', 'gammaln', 'i0', 'isclose', 'logaddexp', 'logit', 'nan_to_num', 'xlogy']
+__all__ = ['digamma', 'erf', 'erfc', 'erfinv', 'expit', 'gammaln', 'i0', 'isclose', 'logaddexp', 'logit', 'nan_to_num', 'sigmoid', 'xlogy']
 from trellis.core.dispatch import call, find, interpreters
 from trellis.core.typing import AnyArray, Operand
 @overload
@@ -48,6 +48,7 @@ def expit(x: NumPyArray, /) -> NumPyArray: ...
 def expit(x: ArrayT, /) -> ArrayT: ...
 @overload
 def expit(x: complex, /) -> Array: ...
+sigmoid = expit
 @overload
 def gammaln(x: Array, /) -> Array: ...
 @overload

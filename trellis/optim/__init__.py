@@ -15,4 +15,4 @@ __all__ += schedules.__all__
 __all__ += updates.__all__
 __all__ += wrappers.__all__
 
-__getattr__, __dir__ = _hooks(__name__, "tl", __all__)
+__getattr__, __dir__ = _hooks(__name__, "tl")

@@ -11,4 +11,4 @@ for _module in modules:
 
 globals().update(public_names(modules))
 __all__ = [*public_names(modules)]  # pyright: ignore[reportUnsupportedDunderAll]
-__getattr__, __dir__ = _hooks(__name__, "tl", __all__)
+__getattr__, __dir__ = _hooks(__name__, "tl")

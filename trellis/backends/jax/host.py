@@ -128,6 +128,7 @@ def moving(function: Callable[..., Any]) -> Callable[..., Any]:
                 return beside(x, found)
         return by_xla(x, **params)
 
+    run.__module__ = function.__module__
     return run
 
 

@@ -19,11 +19,6 @@ from trellis.backends.jax.operands import differentiated_as, is_concrete, is_hal
 from trellis.composites.linalg import completed_svd, with_hermitian_gradient
 from trellis.core import errors, shape_checks
 
-__all__ = [
-    "cholesky", "cross", "det", "diagonal", "eig", "eigh", "eigvals", "eigvalsh", "einsum", "inv", "kron", "matmul",
-    "matrix_transpose", "pinv", "qr", "slogdet", "solve", "solve_triangular", "svd", "svdvals", "tensordot", "vecdot",
-]  # fmt: skip
-
 
 # ---- products --------------------------------------------------------------------------------------------------------
 def _product(op: str, function: Callable[..., Any]) -> Callable[..., Any]:
@@ -49,6 +44,7 @@ _matmul = compiled(lambda x1, x2: jnp.matmul(x1, x2))
 _any_matmul = _product("matmul", jnp.matmul)
 _NUMERIC = {native: _matmul for dtype, native in NATIVE.items() if dtype.kind != "b"}
 matmul = binary("matmul", dict.fromkeys(NATIVE.values(), _any_matmul) | _NUMERIC, _any_matmul)
+matmul.__module__ = __name__
 cross = _product("cross", lambda x1, x2, *, axis: jnp.linalg.cross(x1, x2, axis=axis))
 einsum = _product("einsum", _einsum)
 kron = _product("kron", lambda x1, x2: jnp.kron(x1, x2))

@@ -12,11 +12,6 @@ from trellis.backends.jax.operands import is_concrete, same_dtype, value_for
 from trellis.core import errors
 from trellis.core.typing import Sizes
 
-__all__ = [
-    "broadcast_to", "concat", "diag", "expand_dims", "flip", "moveaxis", "pad", "permute_dims", "repeat",
-    "reshape", "roll", "squeeze", "stack", "tile", "unstack",
-]  # fmt: skip
-
 broadcast_to = moving(lambda xp, x, *, shape: xp.broadcast_to(x, shape))
 diag = moving(lambda xp, x, *, k: xp.diag(x, k))
 expand_dims = moving(lambda xp, x, *, axis: xp.expand_dims(x, axis))

@@ -23,11 +23,6 @@ from trellis.composites.linalg import with_hermitian_gradient
 from trellis.core import dtypes, errors
 from trellis.core.dispatch import diagnose
 
-__all__ = [
-    "cholesky", "det", "diagonal", "eig", "eigh", "eigvals", "eigvalsh", "einsum", "inv", "matmul", "matrix_transpose", "qr",
-    "slogdet", "solve", "solve_triangular", "svd", "svdvals",
-]  # fmt: skip
-
 _DIRECT = frozenset((tf.float32, tf.float64, tf.float16, tf.bfloat16, tf.complex64, tf.complex128, tf.int32, tf.int64))
 
 
@@ -127,7 +122,7 @@ _ANY_SHAPE = ("qr", "svd", "svdvals")
 def _of_matrices(op: str, function: Kernel) -> Kernel:
     """An op from `function` of float32 or wider. All but float64 and complex become float32; 16-bit results are rounded."""
 
-    @functools.wraps(function)
+    @functools.wraps(function, assigned=())  # it is an op of this module, wherever the function is from
     def run(*arrays: Any, **params: Any) -> Any:
         _check_matrices(op, arrays[0])
         given = same_dtype(op, arrays)

@@ -14,7 +14,7 @@ from trellis.composites.support import floating
 
 __all__ = ["linear", "scaled_dot_product_attention"]
 
-_visible = on_arrays(attention.visible)
+_visible = on_arrays(attention._visible)
 
 
 def linear(x: Any, weight: Any, bias: Any) -> Any:

@@ -17,11 +17,6 @@ from trellis.composites.support import axes_of
 from trellis.core import errors, shape_checks
 from trellis.core.dtypes import common_dtype
 
-__all__ = [
-    "cholesky", "det", "diagonal", "eig", "eigh", "eigvals", "eigvalsh", "einsum", "expm", "inv", "matmul", "matrix_transpose",
-    "qr", "slogdet", "solve", "solve_triangular", "svd", "svdvals", "tensordot", "vector_norm",
-]  # fmt: skip
-
 
 # ---- products ----------------------------------------------------------------------------------------------------------------
 def _product(op: str, native: Callable[..., torch.Tensor], *arrays: torch.Tensor, **params: Any) -> torch.Tensor:
@@ -39,6 +34,7 @@ def _matmul(x1: torch.Tensor, x2: torch.Tensor) -> torch.Tensor:
 matmul = binary(
     "matmul", dict.fromkeys(NATIVE.values(), _matmul) | dict.fromkeys(FLOAT | COMPLEX | INTEGER, torch.matmul), _matmul
 )  # fmt: skip
+matmul.__module__ = __name__
 
 
 def matrix_transpose(x: torch.Tensor) -> torch.Tensor:
