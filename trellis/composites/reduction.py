@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from trellis import ops as tl
-from trellis.composites.support import axes_of, cast, count, full, is_scalar, one_floating, single
+from trellis.composites.support import axes_of, cast, count, floating, full, is_scalar, single
 from trellis.core.array import Array
 from trellis.core.dtypes import DType, bool as bool_, real_of
 from trellis.core.typing import Axis, Operand
@@ -90,7 +90,7 @@ def is_empty(op: str, x: Array, axis: Axis) -> bool:
 
 
 def logsumexp(x: Array, *, axis: Axis, keepdims: bool) -> Array:
-    x = one_floating("logsumexp", x)
+    (x,) = floating("logsumexp", x)
     if is_empty("logsumexp", x, axis):
         return tl.log(tl.sum(tl.exp(x), axis=axis, keepdims=keepdims))
     part = tl.real(x)
@@ -101,7 +101,7 @@ def logsumexp(x: Array, *, axis: Axis, keepdims: bool) -> Array:
 
 
 def softmax(x: Array, *, axis: Axis) -> Array:
-    x = one_floating("softmax", x)
+    (x,) = floating("softmax", x)
     if is_empty("softmax", x, axis):
         return x
     powers = tl.exp(x - tl.max(tl.real(x), axis=axis, keepdims=True))
@@ -109,7 +109,7 @@ def softmax(x: Array, *, axis: Axis) -> Array:
 
 
 def log_softmax(x: Array, *, axis: Axis) -> Array:
-    x = one_floating("log_softmax", x)
+    (x,) = floating("log_softmax", x)
     if is_empty("log_softmax", x, axis):
         return x
     shifted = x - tl.max(tl.real(x), axis=axis, keepdims=True)
@@ -146,7 +146,7 @@ def _nan_extreme(extreme: Any, x: Array, neutral: float, axis: Axis, keepdims: b
 
 
 def nanmean(x: Array, *, axis: Axis, keepdims: bool) -> Array:
-    x = one_floating("nanmean", x)
+    (x,) = floating("nanmean", x)
     return cast(_nan_mean(x, axis, keepdims)[0], x.dtype)
 
 
@@ -159,7 +159,7 @@ def _nan_mean(x: Array, axis: Axis, keepdims: bool) -> tuple[Array, Array]:
 
 
 def nanvar(x: Array, *, axis: Axis, correction: float, keepdims: bool) -> Array:
-    x = one_floating("nanvar", x)
+    (x,) = floating("nanvar", x)
     dtype = real_of(x.dtype)
     middle, counted = _nan_mean(x, axis, True)
     missing = tl.isnan(x)

@@ -7,19 +7,18 @@ from __future__ import annotations
 
 import operator
 from functools import reduce
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 
 from trellis.composites.support import constant
 from trellis.core.array import Array
 from trellis.core.dtypes import float64
-from trellis.core.typing import AnyArray
+from trellis.core.typing import AnyArray, NumPyArray
 from trellis.ops.indexing import take
 
 __all__ = ["resample"]
 
-NumPyArray: TypeAlias = np.ndarray[Any, Any]
 Table = tuple[NumPyArray, NumPyArray]
 
 # How far a cubic filter of one kind overshoots: torch has one for sampling, and PIL's for antialiasing.

@@ -115,10 +115,6 @@ def floating(op: str, *operands: Operand | None, real: bool = False) -> tuple[An
     return tuple(None if x is None else cast(x, dtype) for x in operands)
 
 
-def one_floating(op: str, x: Array, *, real: bool = False) -> Array:
-    return floating(op, x, real=real)[0]
-
-
 def wide(op: str, *operands: Operand | None, real: bool = True) -> tuple[DType, list[Any]]:
     """The common floating-point dtype, and the operands as arrays of the dtype to compute in. None stays None."""
     found = floating(op, *operands, real=real)

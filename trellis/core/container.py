@@ -439,7 +439,9 @@ class ContainerInterpreter:
     name = "container"
 
     def __getattr__(self, op: str) -> Callable[..., Any]:
-        made = _lift(op)
+        def made(*operands: Any, **params: Any) -> Any:
+            return over_leaves(op, functools.partial(call, op), operands, params)
+
         setattr(self, op, made)
         return made
 
@@ -453,13 +455,6 @@ class ContainerInterpreter:
 
     def constant(self, value: np.ndarray[Any, Any], *, like: Container) -> Container:
         return tree.map(lambda leaf: interpreters[type(leaf)].constant(value, like=leaf), like)
-
-
-def _lift(op: str) -> Callable[..., Any]:
-    def run(*operands: Any, **params: Any) -> Any:
-        return over_leaves(op, functools.partial(call, op), operands, params)
-
-    return run
 
 
 register(Container, ContainerInterpreter())

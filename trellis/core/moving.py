@@ -59,14 +59,12 @@ def brought(x: Any, like: Any, copies: dict[Any, Any] | None = None) -> Any:
 
 def _constant(value: np.ndarray[Any, Any], goal: Any, like: Any, device: Any) -> Any:
     """A host array as one of `goal`. JAX without 64 bits has int32 as its default integer: int64 that fits is narrowed."""
-    if device is None or load(goal.name).default_int() is dtypes.int64:
-        return goal.constant(value, like=like)
-    dtype = dtypes.as_dtype(value.dtype)
-    if dtypes.real_of(dtype).bits < 64:
-        return goal.constant(value, like=like)
-    if dtype is dtypes.int64 and (not value.size or (value.min() >= -_NARROW and value.max() < _NARROW)):
-        return goal.constant(value, like=like)
-    return goal.from_numpy(value, dtype=None, device=device, copy=None)  # warns
+    if device is not None and load(goal.name).default_int() is not dtypes.int64:
+        dtype = dtypes.as_dtype(value.dtype)
+        fits = dtype is dtypes.int64 and (not value.size or (value.min() >= -_NARROW and value.max() < _NARROW))
+        if dtypes.real_of(dtype).bits == 64 and not fits:
+            return goal.from_numpy(value, dtype=None, device=device, copy=None)  # warns
+    return goal.constant(value, like=like)
 
 
 def meet(*natives: Any) -> Any:
