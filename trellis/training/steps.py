@@ -41,7 +41,7 @@ from trellis.transforms.compile import compile as compiled
 from trellis.transforms.gradients import grads_enter, value_and_grad
 
 Metrics = Mapping[str, Any]
-_STEPS, _BATCH_BYTES = 64, 2**24  # a window holds no more
+_STEPS, _BATCH_BYTES = 128, 2**24  # a window holds no more
 _MODEL_BYTES = 2**23  # a larger model takes its steps one by one, and no memory for second copies
 
 
@@ -81,6 +81,7 @@ class Steps:
         self._known: Any = None  # the learning rate, the seed and the step that the clock holds
         self._clock: Any = None
         self.entries: dict[Any, Any] = {}  # the compiled steps of windows
+        self.left: tuple[Any, Any] = None, None  # the state that the last training left in the optimizer, and for which weights
         maybe_compiled = compiled if self.compiles else (lambda function: function)
         self._measure, self._outputs = maybe_compiled(self._evaluate), maybe_compiled(self._apply)
 

@@ -54,8 +54,11 @@ class Run:
         v, state = self.model.trainable_v, None
         self.window: Window | None = window_for(self.steps, v, self.model.buffers)
         if self.steps.compiles or self.window is not None:
-            first, known = self.optimizer.init(v), self.optimizer.state
-            state = fitted("fit: the optimizer", known, first) if len(known) else first
+            about, state = [tree.structure(v), *(x.shape for x in tree.leaves(v))], self.optimizer.state
+            if self.steps.left[0] is not state or self.steps.left[1] != about:  # it is not what the last fit left
+                first = self.optimizer.init(v)
+                state = fitted("fit: the optimizer", state, first) if len(state) else first
+            self._about = about
         self.v, self.buffers, self.state = self.steps.take(v, self.model.buffers, state)
 
     def stop(self, reason: str = "stopped by a callback") -> None:
@@ -73,6 +76,7 @@ class Run:
         building.assign_arrays(self.model, self.steps.give(self.buffers), buffers=True)
         if self.state is not None:
             self.optimizer.set_state(self.steps.give(self.state))
+            self.steps.left = self.optimizer.state, self._about
 
     def set_values(self, v: Any, buffers: Any, partial: bool = False) -> None:
         """Go on with other parameters and buffers; with `partial`, parameters that are missing in `v` stay."""
