@@ -59,6 +59,7 @@ class SpreadPlace(Compared, Place):
 class SpreadSteps(PartSteps):
     """Steps whose arrays lie on all devices of a mesh."""
 
+    in_windows = False
     place: SpreadPlace
 
     def __init__(
@@ -120,8 +121,6 @@ class SpreadSteps(PartSteps):
     def train(self, moment: Moment, state: Any) -> Any:
         with self.group.explaining("fit: a step"):
             return super().train(moment, state)
-
-    in_windows = False
 
     def clock(self, rate: float | None, seed: Key, step: int) -> list[Array]:
         return self._on_mesh(super().clock(rate, seed, step), self._put)
