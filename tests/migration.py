@@ -10,7 +10,7 @@ PAGE = Path(__file__).resolve().parent.parent / "docs" / "migration.md"
 OWNERS = {
     "tl": "Functions, layers and optimizers", "linalg": "Linear algebra", "fft": "Fourier transforms",
     "Array": "Methods of arrays", "Container": "Methods of Containers", "Module": "Methods of modules",
-    "Optimizer": "Methods of optimizers", "argument": "Arguments",
+    "Optimizer": "Methods of optimizers", "Metric": "Methods of metrics", "argument": "Arguments",
 }  # fmt: skip
 TOP = """# From other libraries
 

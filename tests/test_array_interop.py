@@ -281,7 +281,6 @@ def test_torch_compile_takes_arrays():
 def test_optree(backend: str):
     optree = pytest.importorskip("optree")
     x = array(backend)
-    tl.tree.register_optree()
     assert optree.tree_leaves({"a": x})[0] is x.native
     assert is_array_on(optree.tree_map(lambda leaf: leaf * 2, x), backend)
 
@@ -460,3 +459,38 @@ def test_methods_of_ufuncs_without_an_op() -> None:
         np.subtract.reduce(tl.zeros(3))
     with pytest.raises(TypeError, match=r"np.add.reduce\(initial\) does not work"):
         np.add.reduce(tl.zeros(3), initial=2.0)
+
+
+FRESH = """
+import trellis as tl
+{lines}
+x, c, key = tl.ones(2), tl.Container(a=tl.ones(2)), tl.Key(0)
+print([type(leaf).__name__ for leaf in {leaves}([x, c, key])])
+assert not [name for name in sys.modules if name.startswith("trellis.backends.{backend}")]
+"""
+LIBRARIES = [
+    ("import jax, sys", "jax.tree.leaves", "jax", ["ndarray", "ndarray", "ndarray"]),
+    ("import torch.utils._pytree as pytree, sys", "pytree.tree_leaves", "torch", ["ndarray", "ndarray", "Tensor"]),
+    ("import optree, sys", "optree.tree_leaves", "jax", ["ndarray", "ndarray", "ndarray"]),
+]
+
+
+@pytest.mark.parametrize("library", LIBRARIES, ids=lambda row: row[1])
+def test_pytrees_know_our_nodes_from_their_import_on(library: tuple[str, str, str, list[str]]):
+    """Trellis is imported first, and its backend of the framework is not loaded."""
+    lines, leaves, backend, kinds = library
+    pytest.importorskip(lines.split(" ")[1].rstrip(",").partition(".")[0])
+    code = FRESH.format(lines=lines, leaves=leaves, backend=backend)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.stdout == f"{kinds}\n", done.stderr
+
+
+def test_jit_takes_a_key_and_an_array_before_anything_else():
+    pytest.importorskip("jax")
+    code = """
+import jax, trellis as tl
+x, key = jax.jit(lambda x, key: (x + tl.random_uniform(shape=2, seed=key), tl.fold_in(key, 1)))(tl.ones(2), tl.Key(0))
+print(x.backend, type(key).__name__, tl.random_uniform(shape=1, seed=key).backend, float(tl.sum(x * 0)))
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.stdout == "jax Key jax 0.0\n", done.stderr

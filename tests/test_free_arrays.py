@@ -14,6 +14,7 @@ import pytest
 
 import trellis as tl
 from tests.helpers import make
+from trellis.core.dispatch import TwoFrameworks
 from trellis.core.free import Free
 
 VALUES = np.array([[0.5, -1.0, 2.0], [1.5, 0.25, -0.75], [2.5, 1.0, 0.125]], np.float32)
@@ -201,6 +202,74 @@ def test_two_frameworks_stay_an_error() -> None:
     pytest.importorskip("torch")
     with pytest.raises(TypeError, match="the arrays are from two frameworks, numpy and torch"):
         tl.concat([make("numpy", VALUES), tl.ones((1, 3)), make("torch", VALUES)])
+
+
+@pytest.mark.parametrize("other", ["jax", "torch", "tensorflow"])
+def test_two_frameworks_are_named_under_a_gradient(other: str) -> None:
+    """A 0-d value of NumPy is a scalar, which goes anywhere; one that is differentiated may not."""
+    x = make(other, VALUES[0])
+    functions = {
+        "scalar * x": lambda p: tl.sum(tl.multiply(tl.sum(p), x)),
+        "where": lambda p: tl.sum(tl.where(x > 0, p[0], x)),
+        "operators": lambda p: tl.sum(tl.asarray(p)[0] ** 2 * tl.asarray(x)),
+        "concat": lambda p: tl.sum(tl.concat([p, x])),
+    }
+    for function in functions.values():
+        for p in (VALUES[0], tl.asarray(VALUES[0])):
+            with pytest.raises(TwoFrameworks, match="two frameworks, numpy and"):
+                tl.grad(function)(p)
+
+
+def drawn(carry: Any, scale: Any) -> Any:
+    q, key = carry
+    key, own = tl.split_key(key, 2)
+    q = q + tl.random_normal(shape=(3,), seed=own) * scale
+    return q, key
+
+
+# A free array and a key as arguments: the key says nothing of the framework. And the operators of a free carry are ours in every
+# step, also where the carry of step 2 is a native tensor, which has no product with a vector and no promotion of its own.
+WITH_KEYS: dict[str, Any] = {
+    "scan": lambda x, start, key: tl.scan(lambda c, row: (drawn(c, row), c[0]), (start, key), x),
+    "fori_loop": lambda x, start, key: tl.fori_loop(0, 3, lambda i, c: drawn(c, x[0]), (start, key)),
+    "while_loop": lambda x, start, key: tl.while_loop(
+        lambda c: tl.sum(c[0]) < 9, lambda c: (c[0] + 1 + tl.abs(drawn(c, x[0])[0]), c[1]), (start, key)
+    ),
+    "cond": lambda x, start, key: tl.cond(
+        tl.sum(x) > 0, lambda q, k: drawn((q, k), x[0]), lambda q, k: (q * x[0], k), start, key
+    ),
+    "compile": lambda x, start, key: tl.compile(lambda x, q, k: (drawn((q, k["a"]), x[0])[0], q, k))(x=x, q=start, k={"a": key}),
+    "vmap": lambda x, start, key: tl.vmap(lambda k, row: drawn((start, k), row)[0])(tl.split_key(key, 3), x),
+    "grad": lambda x, start, key: tl.grad(lambda q, k: tl.sum(drawn((q, k), x[0])[0] ** 2))(start, key),
+    "linear system": lambda x, start, key: tl.scan(lambda m, row: (x @ m + row, None), start, x)[0],
+    "two dtypes": lambda x, start, key: tl.fori_loop(0, 2, lambda i, c: 1 + c + tl.astype(x[0], tl.float16) * c, start),
+}
+
+
+@pytest.mark.parametrize("wrapped", [False, True], ids=["native", "Array"])
+@pytest.mark.parametrize("name", WITH_KEYS)
+def test_free_arguments_beside_keys(backend: str, name: str, wrapped: bool) -> None:
+    x = make(backend, VALUES)
+    result = WITH_KEYS[name](tl.asarray(x) if wrapped else x, tl.zeros(3), tl.Key(5))
+    expected = WITH_KEYS[name](tl.asarray(VALUES), tl.zeros(3), tl.Key(5))
+    arrays, goals = ([x for x in tl.tree.leaves(nest) if tl.to_numpy(x).dtype != np.uint32] for nest in (result, expected))
+    for leaf, goal in zip(arrays, goals, strict=True):
+        assert tl.asarray(leaf).backend == backend
+        assert type(leaf) is (tl.Array if wrapped else type(x)) or backend == "numpy", (name, type(leaf))
+        np.testing.assert_allclose(tl.to_numpy(leaf), tl.to_numpy(goal), rtol=1e-5, atol=1e-6)
+
+
+def test_an_optimizer_of_free_parameters(backend: str) -> None:
+    x = make(backend, VALUES[0])
+    v = tl.Container(a=tl.ones(3), b=tl.Container(w=tl.eye(3)))
+    gradient = tl.grad(lambda v: tl.sum(v.a * x) + tl.sum(v.b.w * x))(v)
+    for optimizer in (tl.Adam(0.1), tl.SGD(0.1, momentum=0.9)):
+        new, state = optimizer.update(v, gradient, optimizer.init(v))
+        new, state = optimizer.update(new, gradient, state)
+        stepped = optimizer.step(optimizer.step(v, gradient), gradient)
+        for leaf in tl.tree.leaves([new, state, stepped]):
+            assert type(leaf) is type(x) or (type(leaf) is np.ndarray and backend == "numpy"), type(leaf)
+        np.testing.assert_allclose(tl.to_numpy(new.a), tl.to_numpy(stepped.a), rtol=1e-6)
 
 
 def test_a_free_array_moves_once_and_again_after_a_write(backend: str) -> None:

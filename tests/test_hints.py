@@ -31,7 +31,7 @@ def owners() -> dict[str, Any]:
     array, model = tl.ones((2, 2)), tl.Linear(2, 2)
     return {
         "tl": tl, "linalg": tl.linalg, "fft": tl.fft, "Array": array, "Container": tl.Container(a=array), "Module": model,
-        "Optimizer": tl.Adam(),
+        "Optimizer": tl.Adam(), "Metric": tl.metrics.Accuracy(),
     }  # fmt: skip
 
 
@@ -99,7 +99,7 @@ def parsed(row: Row) -> list[ast.AST]:
     return [node for text in (row.here, *noted) if text for node in ast.walk(ast.parse(text.removesuffix(".")))]
 
 
-STANDS_FOR = {"x": "Array", "c": "Container", "model": "Module", "optimizer": "Optimizer", "tl": "tl"}
+STANDS_FOR = {"x": "Array", "c": "Container", "model": "Module", "optimizer": "Optimizer", "metric": "Metric", "tl": "tl"}
 
 
 def resolved(node: ast.AST) -> Any:
@@ -166,7 +166,8 @@ PLACES = {
     },
     "torch": {
         "tl": "torch torch.nn torch.nn.functional torch.optim torch.optim.lr_scheduler torch.nn.init torch.nn.utils torch:Tensor "
-              "torch.nn.utils.rnn torch.utils.data torch.special torch.autograd torch.autograd.functional torch.func",
+              "torch.nn.utils.rnn torch.utils.data torch.special torch.autograd torch.autograd.functional torch.func "
+              "torch.distributions",
         "linalg": "torch.linalg", "fft": "torch.fft", "Array": "torch:Tensor", "Module": "torch.nn:Module",
         "Optimizer": "torch.optim:Optimizer",
     },
@@ -179,7 +180,7 @@ PLACES = {
         "tl": "keras keras.layers keras.ops keras.losses keras.optimizers keras.optimizers.schedules keras.callbacks keras.utils "
               "keras.random keras.models keras.initializers keras.backend keras.activations",
         "linalg": "keras.ops", "fft": "keras.ops", "Module": "keras:Model", "Optimizer": "keras.optimizers:Optimizer",
-        "Array": "keras:Variable",
+        "Array": "keras:Variable", "Metric": "keras.metrics:Metric",
     },
     "optax": {"tl": "optax optax.schedules optax.losses"},
 }  # fmt: skip
@@ -197,7 +198,7 @@ def test_the_libraries_have_the_names_of_their_rows(library: str) -> None:
         found = importlib.import_module(module)
         return hasattr(getattr(found, kind) if kind else found, name)
 
-    instance = ("block_until_ready", "param_groups")  # set in an __init__, or by a subclass
+    instance = ("block_until_ready", "param_groups", "weight", "bias")  # set in an __init__, or by a subclass
     rows = [row for row in ROWS if library in row.library.split(", ") and row.name not in instance]
     assert [row.name for row in rows if not any(has(path, row.name) for path in places.get(row.owner, "").split())] == []
 
@@ -271,6 +272,8 @@ def callables() -> dict[str, tuple[Any, set[str]]]:
             code = public.__code__
             if code.co_name in ("lifted", "<lambda>") or {"unknown", "renamed"}.intersection(code.co_varnames):
                 found[name] = public, known
+    fit = tl.Trainer().fit
+    found["fit"] = fit, {*inspect.signature(fit).parameters}
     return found
 
 
@@ -325,3 +328,69 @@ def test_arguments_of_ivy_that_work() -> None:
     assert leaf in nested
     assert tl.ones(2) not in nested
     assert "a/b" in nested
+
+
+WORDS: list[tuple[Callable[[Any], Any], str]] = [
+    (lambda x: tl.ones(2, 3), "dtype=3 is not a dtype; a shape is a tuple, such as (2, 3), and options"),
+    (
+        lambda x: x.sum(0, True),
+        "dtype=True is not a dtype; a shape is a tuple, such as (2, 3), and options such as",
+    ),
+    (lambda x: tl.random_normal((3, 3)), "random_normal() takes 0 positional arguments, got 1; give mean=, std=, shape=, "),
+    (lambda x: tl.randint(0, 10, (3,)), "randint() takes 2 positional arguments, got 3; give shape=, "),
+    (lambda x: tl.argmax(x, 0, True), "argmax() takes 2 positional arguments, got 3; give keepdims= by name"),
+    (lambda x: tl.softmax(x, 0), "softmax() takes 1 positional argument, got 2; give axis= by name"),
+    (lambda x: tl.linspace(0, 1, steps=5), "linspace: there is no argument 'steps'; steps of torch is `num` here"),
+    (lambda x: tl.tril(x, diagonal=1), "tril: there is no argument 'diagonal'; diagonal of torch is `k` here"),
+    (
+        lambda x: tl.compile(tl.exp, fullgraph=True),
+        "compile: there is no argument 'fullgraph'; fullgraph of torch has no",
+    ),
+    (
+        lambda x: tl.while_loop(lambda i, c: i < 3, lambda i, c: (i + 1, c), (tl.asarray(0), x)),
+        "while_loop: cond_fun is called with 1 argument, (carry), but it takes (i, c)",
+    ),
+    (
+        lambda x: tl.while_loop(lambda c: c[0] < 3, lambda i, c: (i + 1, c), (tl.asarray(0), x)),
+        "while_loop: body_fun is called with 1 argument, (carry), but it takes (i, c)",
+    ),
+    (
+        lambda x: tl.fori_loop(0, 3, lambda c: c, x),
+        "fori_loop: body_fun is called with 2 arguments, (i, carry), but it",
+    ),
+    (lambda x: tl.scan(lambda c: c, x, x), "scan: f is called with 2 arguments, (carry, x), but it takes (c)"),
+    (lambda x: tl.save("x.safetensors", x), "Container: expected a dict of arrays, got a tl.Array; name the arrays: {"),
+    (lambda x: tl.save({"x": x}, "x.safetensors"), "Container: expected a dict of arrays, got a str; name the arrays: {"),
+    (
+        lambda x: tl.Trainer(progress=False).fit(tl.Linear(2, 2), (x, x), tl.mse_loss, tl.SGD(0.1), validation_data=(x, x)),
+        "fit: there is no argument 'validation_data'; validation_data of Keras is `validation` here",
+    ),
+    (
+        lambda x: tl.distributions.kl_divergence,
+        "module 'trellis.distributions' has no attribute 'kl_divergence'; kl_",
+    ),
+]
+
+
+@pytest.mark.parametrize("call", WORDS, ids=lambda row: row[1][:40])
+def test_wrong_calls_of_the_first_hour_say_what_to_write(call: tuple[Callable[[Any], Any], str]) -> None:
+    function, text = call
+    with pytest.raises((TypeError, AttributeError)) as caught:
+        function(tl.ones((2, 2)))
+    assert str(caught.value).startswith(text)
+
+
+def test_a_type_error_of_another_cause_stays_as_it_is() -> None:
+    def broken(i: Any, c: Any) -> Any:
+        return c + "text"
+
+    with pytest.raises(TypeError, match="str"):
+        tl.fori_loop(0, 3, broken, tl.ones(2))
+    with pytest.raises(TypeError, match="got 3") as caught:
+        tl.argmax(tl.ones(2), 0, True)
+    assert isinstance(caught.value.__cause__, TypeError) or caught.value.__cause__ is None
+
+
+def test_dir_of_the_public_modules_shows_their_public_names() -> None:
+    for module in (tl.metrics, tl.distributions, tl.linalg, tl.fft, tl.tree, tl.random):
+        assert sorted(dir(module)) == sorted(module.__all__)

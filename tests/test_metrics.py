@@ -177,6 +177,32 @@ def test_predict_and_evaluate_take_what_fit_takes(backend: str) -> None:
     np.testing.assert_allclose(to_numpy(QUIET.predict(model, X)), expected, rtol=1e-6)
 
 
+def test_predict_and_evaluate_take_lists_and_tables(backend: str) -> None:
+    pandas, polars = pytest.importorskip("pandas"), pytest.importorskip("polars")
+    model = linear(backend)
+    expected, loss = QUIET.predict(model, X), QUIET.evaluate(model, (X, Y), tl.cross_entropy)["loss"]
+    rows, labels = X.tolist(), Y.tolist()
+    tables = {
+        "lists": (rows, labels),
+        "pandas": (pandas.DataFrame(X), pandas.Series(Y)),
+        "polars": (polars.DataFrame(X), polars.Series(Y)),
+    }
+    for name, (x, y) in tables.items():
+        found = QUIET.predict(model, x, batch_size=5)
+        assert type(found) is np.ndarray, name
+        np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6, err_msg=name)
+        assert QUIET.evaluate(model, (x, y), tl.cross_entropy, batch_size=8)["loss"] == pytest.approx(loss, rel=1e-6), name
+    batches = [(rows[i : i + 9], labels[i : i + 9]) for i in range(0, len(rows), 9)]
+    assert QUIET.evaluate(model, batches, tl.cross_entropy)["loss"] == pytest.approx(loss, rel=1e-5)
+    history = QUIET.fit(linear(backend), tables["lists"], tl.cross_entropy, tl.SGD(0.1), 1, validation=tables["pandas"])
+    same = QUIET.fit(linear(backend), (X, Y), tl.cross_entropy, tl.SGD(0.1), 1).losses
+    np.testing.assert_allclose(history.losses, same, rtol=1e-5)
+    with pytest.raises(ValueError, match="data is an empty list; give a list of batches, or rows of numbers"):
+        QUIET.predict(model, [])
+    with pytest.raises(ValueError, match="the nest of numbers has no rectangular shape"):
+        QUIET.predict(model, [[1.0, 2.0], [3.0]])
+
+
 def test_predict_of_nests(backend: str) -> None:
     class Net(tl.Module):
         def __init__(self) -> None:

@@ -168,6 +168,8 @@ def programs(model: tl.Linear, x: tl.Array, other: tl.Module) -> None:
     assert_type(other(x), Any)
     assert_type(tl.Sequential(tl.Linear(3, 4), tl.ReLU()), tl.Sequential)
     assert_type(tl.Adam(0.1), tl.Adam)
+    assert_type(tl.Adam(0.1).step(model.v, model.v), tl.Container)
+    assert_type(tl.Adam(0.1).update(model.v, model.v, tl.Container()), tuple[tl.Container, tl.Container])
     assert_type(tl.Trainer(), tl.Trainer)
     assert_type(tl.pi, float)
     assert_type(tl.float32, tl.DType)

@@ -29,6 +29,7 @@ from trellis.core.interop import array_ufunc, copied
 from trellis.core.lifting import CONTAINERS, over_leaves
 from trellis.core.operators import Operator, Operators, binary_operator, install, reflected_operator
 from trellis.core.printing import outline_html, tree_lines
+from trellis.core.pytrees import Node, register as register_node
 
 
 def leaf_above_others(paths: Iterable[str]) -> str | None:
@@ -61,7 +62,9 @@ class Container(Operators, MutableMapping[str, Any]):
     __hash__ = None  # type: ignore[assignment]
 
     def __init__(self, entries: Mapping[str, Any] | Iterable[tuple[str, Any]] = (), /, **more: Any) -> None:
-        tree.register_optree()
+        if isinstance(entries, (str, Array)):
+            kind = "tl.Array" if isinstance(entries, Array) else "str"
+            raise TypeError(f"Container: expected a dict of arrays, got a {kind}; name the arrays: {{'x': x}}")
         nodes = {check_key(key): _adopt(value) for key, value in dict(entries, **more).items()}
         object.__setattr__(self, "_nodes", nodes)
 
@@ -308,18 +311,6 @@ class Container(Operators, MutableMapping[str, Any]):
         # Else TensorFlow makes a tensor of the keys. After a TypeError it leaves tensor + Container to our operator.
         raise TypeError("a Container is not an array; use tf.nest.map_structure, or a function of trellis")
 
-    def _tree_flatten_with_keys(self) -> tuple[list[tuple[str, Any]], tree.InsertionOrder]:
-        """For pytree libraries: (key, child) in sorted order, and what `_tree_unflatten` needs beside the children."""
-        keys, members, order = _split(self)
-        return list(zip(keys, members)), order
-
-    def _tree_flatten(self) -> tuple[list[Any], tree.InsertionOrder]:
-        return _split(self)[1:]
-
-    @classmethod
-    def _tree_unflatten(cls, order: Any, children: Iterable[Any]) -> Container:
-        return _join(cls, sorted(order), order, list(children))
-
 
 def _split(node: Container) -> tuple[list[str], list[Any], tree.InsertionOrder]:
     keys = sorted(node._nodes)
@@ -334,6 +325,7 @@ def _join(type: type[Container], keys: Sequence[str], order: Any, members: Seque
 
 CONTAINERS.add(Container)
 tree.register(Container, _split, _join)
+register_node(Container, Node(_split, lambda order, children: _join(Container, sorted(order), order, list(children)), "DictKey"))
 
 
 # ---- keys, paths, nodes --------------------------------------------------------------------------------------------------------
@@ -471,12 +463,3 @@ def _adopting(method: Callable[[str], Operator]) -> Callable[[str], Operator]:
 
 
 install(Container, binary=_adopting(binary_operator), reflected=_adopting(reflected_operator))
-
-
-def _optree_flatten(node: Container) -> tuple[Any, Any, Any]:
-    keys, members, order = _split(node)
-    return members, order, keys
-
-
-tree.OPTREE_NODES[Container] = (_optree_flatten, Container._tree_unflatten)
-tree.register_optree()

@@ -161,9 +161,13 @@ def _same_level(a: Any, b: Any, operands: tuple[Any, ...]) -> Any:
     }
     if len(names) == 1:
         return _beside_scalars(_LOADED[names.pop()])
-    raise TwoFrameworks(
-        f"the arrays are from two frameworks, {a.name} and {b.name}; bring them to one with "
-        f'tl.to_backend(x, "{a.name}") or tl.to_backend(x, "{b.name}")'
+    raise two_frameworks(a.name, b.name)
+
+
+def two_frameworks(a: str, b: str) -> TwoFrameworks:
+    return TwoFrameworks(
+        f"the arrays are from two frameworks, {a} and {b}; bring them to one with "
+        f'tl.to_backend(x, "{a}") or tl.to_backend(x, "{b}")'
     )
 
 

@@ -152,7 +152,10 @@ def as_dtype(dtype: Any, /) -> DType:
     try:
         return _as_dtype(dtype)
     except TypeError:
-        raise TypeError(f"dtype={dtype!r} is not a dtype; use one of {', '.join(DTYPES)}") from None
+        hint = f"use one of {', '.join(DTYPES)}"
+        if isinstance(dtype, int):
+            hint = "a shape is a tuple, such as (2, 3), and options such as keepdims= are given by name"
+        raise TypeError(f"dtype={dtype!r} is not a dtype; {hint}") from None
 
 
 def _as_dtype(dtype: Any) -> DType:

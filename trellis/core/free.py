@@ -8,7 +8,7 @@ framework and device, and the result is its: native if it is native, an `Array` 
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -19,6 +19,7 @@ from trellis.core.dispatch import FREE, LISTS, SCALARS, Bringing, TwoFrameworks,
 from trellis.core.interop import native_function
 from trellis.core.moving import Met, brought, is_tied, meet
 from trellis.core.operators import install
+from trellis.core.pytrees import Node, register as register_node
 
 
 class Free(Array):
@@ -172,8 +173,13 @@ SCALARS.beside = _beside
 ARRAYS = (Array, View, Free, FreeView)
 register(Free, _interpreter)
 register(FreeView, _interpreter)
+
+
+def _rebuilt(name: str, children: Iterable[Any]) -> Array:
+    made = object.__new__(Free if name == "Free" else Array)  # children may be anything, so nothing is looked at
+    (made._data,) = children
+    return made
+
+
 for _kind in ARRAYS:
-    tree.OPTREE_NODES[_kind] = (
-        lambda x: ((x._data,), type(x)._kind, ("native",)),
-        lambda kind, children: kind(children[0]),
-    )
+    register_node(_kind, Node(lambda x: (("native",), (x._data,), x._kind.__name__), _rebuilt, "GetAttrKey"))

@@ -15,7 +15,9 @@ import inspect
 import pkgutil
 import sys
 from collections.abc import Callable, Collection, Iterable, Sequence
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NamedTuple, NoReturn, TypeVar
+
+Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 class Row(NamedTuple):
@@ -73,10 +75,40 @@ def refuse(op: str, given: Iterable[str], known: Collection[str], error: Excepti
                 raise TypeError(f"{op}: there is no argument {name!r}; {row.text()}") from error
 
 
-def refuse_all(function: Callable[..., Any], given: Iterable[str]) -> NoReturn:
-    """TypeError for an argument that `function` does not have."""
-    refuse(function.__name__, given, inspect.signature(function).parameters)
-    raise TypeError(f"{function.__name__}() got an unexpected keyword argument {next(iter(given))!r}")
+def refuse_all(function: Callable[..., Any], given: Iterable[str], more: Sequence[Any] = ()) -> NoReturn:
+    """TypeError for an argument that `function` does not have, or for `more` arguments by position than it takes."""
+    name, parameters = function.__name__, inspect.signature(function).parameters
+    refuse(name, given, parameters)
+    if more:
+        count = sum(p.kind is not p.KEYWORD_ONLY for p in parameters.values())
+        refuse_more(function, count + len(more))
+    raise TypeError(f"{name}() got an unexpected keyword argument {next(iter(given))!r}")
+
+
+def refuse_more(function: Callable[..., Any], given: int, error: Exception | None = None) -> None:
+    """TypeError if `function` does not take so many arguments by position; it says which to give by name."""
+    parameters = inspect.signature(function).parameters.values()
+    named = [p.name for p in parameters if p.kind is p.KEYWORD_ONLY]
+    count = len(parameters) - len(named)
+    if given > count and not any(p.kind is p.VAR_POSITIONAL for p in parameters):
+        rest = f"; give {', '.join(f'{n}=' for n in named)} by name" if named else ""
+        raise TypeError(
+            f"{function.__name__}() takes {count} positional argument{'s' * (count != 1)}, got {given}{rest}"
+        ) from error
+
+
+def naming(function: Function) -> Function:
+    """`function`, a method that is called now and then; its TypeErrors tell what arguments of other libraries are called here."""
+
+    @functools.wraps(function)
+    def run(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return function(*args, **kwargs)
+        except TypeError as error:
+            refuse(function.__name__, kwargs, inspect.signature(function).parameters, error)
+            raise
+
+    return run  # type: ignore[return-value]
 
 
 def hooks(module: str, owner: str) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 import sys
 from collections.abc import Callable
@@ -40,6 +41,6 @@ sys.meta_path.insert(0, _finder)  # type: ignore[arg-type]
 def when_imported(name: str, action: Action) -> None:
     """Run `action` on the module called `name`: now if it is imported, else as soon as it is."""
     if name in sys.modules:
-        action(sys.modules[name])
+        action(importlib.import_module(name))  # waits for a thread that is importing it
     else:
         _finder.actions[name] = action

@@ -17,13 +17,14 @@ from typing import Any, TypeVar
 from trellis.core import errors, tree
 from trellis.core.diagnosis import array_parameters
 from trellis.core.dispatch import UnknownOperand
-from trellis.core.hints import refuse, refuse_all
+from trellis.core.hints import refuse, refuse_all, refuse_more
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 CONTAINERS: set[type] = set()  # Container and its subclasses: a set of types is quicker to ask than a class of `collections.abc`
 PER_LEAF: dict[str, Callable[[Any, int], Any]] = {}  # keyword -> function of its value and the number of the leaf
-_RENAMED = frozenset({"axis", "keepdims", "shape", "seed", "in_axes", "argnums"})  # other libraries have other names for these
+# Arguments that other libraries call otherwise.
+_RENAMED = frozenset({"axis", "keepdims", "shape", "seed", "in_axes", "argnums", "n_rows", "k", "static_argnums"})
 
 
 def lift_module(module: ModuleType, *, only: Callable[[str], bool] = lambda name: True) -> None:
@@ -51,7 +52,7 @@ def name_arguments(module: ModuleType) -> None:
 
 
 def _naming(function: Callable[..., Any]) -> Callable[..., Any]:
-    """`function`, with one parameter more, which takes the arguments that it does not know and refuses them.
+    """`function`, with two parameters more, which take the arguments that it does not know, and those too many, and refuse them.
 
     The parameters are written out one by one: packing all keywords would take three times as long as this call does.
     """
@@ -63,9 +64,10 @@ def _naming(function: Callable[..., Any]) -> Callable[..., Any]:
     names, slash = code.co_varnames, code.co_posonlyargcount
     if code.co_flags & (inspect.CO_VARARGS | inspect.CO_VARKEYWORDS) or _RENAMED.isdisjoint(names[slash:last]):
         return function
-    known = [*names[:slash], *["/"][:slash], *names[slash:first], *["*"][: last - first], *names[first:last]]
+    known = [*names[:slash], *["/"][:slash], *names[slash:first], "*_more", *names[first:last]]
     given = [*names[:first], *(f"{name}={name}" for name in names[first:last])]
-    text = f"lambda {', '.join(known)}, **_unknown: _run({', '.join(given)}) if not _unknown else _refuse(_run, _unknown)"
+    run = f"_run({', '.join(given)}) if not (_unknown or _more) else _refuse(_run, _unknown, _more)"
+    text = f"lambda {', '.join(known)}, **_unknown: {run}"
     made = eval(compile(text, code.co_filename, "eval"), {"_run": function, "_refuse": refuse_all})
     made.__kwdefaults__ = function.__kwdefaults__
     made.__defaults__ = function.__defaults__
@@ -90,8 +92,9 @@ def lift(function: Function) -> Function:
         except Exception as error:
             if any(x is None for x in args):
                 _check_present(function, args, error)
-            if kwargs and isinstance(error, TypeError):
+            if isinstance(error, TypeError):
                 refuse(function.__name__, kwargs, inspect.signature(function).parameters, error)
+                refuse_more(function, len(args), error)
             raise
 
     return lifted  # type: ignore[return-value]

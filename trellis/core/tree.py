@@ -14,11 +14,9 @@ from __future__ import annotations
 import builtins
 import collections
 import dataclasses
-import sys
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
-from trellis.core import dispatch
 from trellis.core.dispatch import interpreters
 from trellis.core.hints import hooks
 
@@ -366,25 +364,3 @@ class _Kinds(dict[type, Kind | None]):
 
 
 _KINDS = _Kinds(_REGISTERED)
-
-
-# ---- optree ------------------------------------------------------------------------------------------------------------------
-OPTREE_NODES: dict[type, tuple[Callable[..., Any], Callable[..., Any]]] = {}  # type -> flatten, unflatten
-_OPTREE_DONE = False
-
-
-def register_optree() -> None:
-    """Make Array and Container nodes of optree, if that is imported. Cheap to call again.
-
-    Done when trellis is imported and when a Container is made; call it if you import optree after that and use Arrays only.
-    """
-    global _OPTREE_DONE
-    if _OPTREE_DONE or "optree" not in sys.modules or dispatch.is_compiling():  # torch imports it to compile; it has a lock
-        return
-    optree = sys.modules["optree"]
-    if not hasattr(optree, "register_pytree_node"):  # still being imported
-        return
-    _OPTREE_DONE = True
-    everywhere = getattr(optree.registry, "__GLOBAL_NAMESPACE")
-    for node, (flatten, unflatten) in OPTREE_NODES.items():
-        optree.register_pytree_node(node, flatten, unflatten, namespace=everywhere)

@@ -15,7 +15,7 @@ from trellis.core.dispatch import interpreters
 from trellis.core.leaves import unwrap
 from trellis.data.files import Files
 from trellis.data.iterables import Iterables, Prefetched
-from trellis.ops.conversion import is_array
+from trellis.ops.conversion import as_arrays, is_array
 from trellis.ops.indexing import take
 from trellis.optim.schedules import whole_number
 from trellis.random.keys import Key, fold_in
@@ -130,9 +130,12 @@ def source(data: Any, steps: int | None = None, **options: Any) -> Source:
         return Iterables(data.data, steps, data.ahead)
     if isinstance(data, (Batches, Files)):
         return data
+    data = as_arrays(data)
     if is_array(data) or isinstance(data, (tuple, Container)):
         return Batches(data, **options)
-    if isinstance(data, list) and data and is_array(data[0]):
+    if isinstance(data, list) and not data:
+        raise ValueError("data is an empty list; give a list of batches, or rows of numbers")
+    if isinstance(data, list) and is_array(data[0]):
         raise TypeError("data is a list of arrays; give arrays that belong together as a tuple, (x, y), or a list of batches")
     if isinstance(data, (str, bytes, Mapping)) or not (isinstance(data, Iterable) or callable(data)):
         raise TypeError(

@@ -12,6 +12,7 @@ from trellis import ops as tl
 from trellis.composites.support import arange, default_int, full, wide_float
 from trellis.core.array import Array
 from trellis.core.free import settled
+from trellis.core.hints import hooks, install
 from trellis.core.leaves import unwrap
 from trellis.core.typing import AnyArray
 from trellis.ops.arguments import integer
@@ -21,6 +22,7 @@ __all__ = [
     "AUC", "Accuracy", "F1Score", "MeanAbsoluteError", "MeanSquaredError", "Metric", "Perplexity", "Precision", "R2Score",
     "Recall", "RootMeanSquaredError", "TopKAccuracy",
 ]  # fmt: skip
+__getattr__, __dir__ = hooks(__name__, "tl")
 
 
 class Metric:
@@ -38,7 +40,7 @@ class Metric:
     """
 
     _values: Any
-    _formula: Any
+    _formula: Any = lambda m, s: s["total"] / s["count"]  # a mean, unless a class says otherwise
     _leading: Any = 0  # how many axes of classes or thresholds stand before those of the examples
 
     def __init_subclass__(cls, **facts: Any) -> None:
@@ -87,13 +89,13 @@ def _labels(target: Array, prediction: Array) -> Array:
 
 
 def _near(k: int, x: Array, y: Array) -> dict[str, Array]:
-    return {"hits": tl.any(tl.top_k(x, min(k, x.shape[-1])).indices == _labels(y, x), axis=-1)}
+    return {"total": tl.any(tl.top_k(x, min(k, x.shape[-1])).indices == _labels(y, x), axis=-1)}
 
 
-class Accuracy(
-    Metric, formula=lambda m, s: s["hits"] / s["count"],
-    values=lambda m, x, y: {"hits": tl.argmax(x, axis=-1) == _labels(y, x)[..., 0]},
-):  # fmt: skip
+install(Metric, "Metric")
+
+
+class Accuracy(Metric, values=lambda m, x, y: {"total": tl.argmax(x, axis=-1) == _labels(y, x)[..., 0]}):
     """The share of examples whose largest score is that of the class in `target`."""
 
 
@@ -158,9 +160,7 @@ class AUC(Metric, leading=1):
         return tl.sum((false[:-1] - false[1:]) * (true[:-1] + true[1:])) / 2.0
 
 
-class MeanSquaredError(
-    Metric, values=lambda m, x, y: {"total": (x - tl.reshape(y, x.shape)) ** 2}, formula=lambda m, s: s["total"] / s["count"]
-):
+class MeanSquaredError(Metric, values=lambda m, x, y: {"total": (x - tl.reshape(y, x.shape)) ** 2}):
     """The mean of (prediction - target)**2."""
 
 

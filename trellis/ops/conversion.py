@@ -80,6 +80,18 @@ def as_data(x: Any) -> Any:
     return asarray(x) if type(x) in (list, tuple) else Free(x) if type(x) is np.ndarray else x
 
 
+def as_arrays(data: Any) -> Any:
+    """Lists of numbers and the DataFrames of pandas and polars as NumPy arrays, also in a tuple; anything else as it is."""
+    if type(data) is tuple:
+        return tuple([as_arrays(x) for x in data])
+    first = data
+    while type(first) is list and first:
+        first = first[0]
+    numbers = first is not data and isinstance(first, (int, float))
+    table = hasattr(data, "__array__") and not is_array(data)
+    return unwrap(asarray(data, backend="numpy")) if numbers or table else data
+
+
 def native_array(obj: Any, dtype: dtypes.DType | None, device: Any, copy: bool | None, backend: str | None) -> AnyArray:
     """The native array that `asarray` wraps."""
     data = unwrap(obj)

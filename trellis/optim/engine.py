@@ -21,10 +21,10 @@ from trellis.core import dtypes, tree
 from trellis.core.array import Array
 from trellis.core.container import Container
 from trellis.core.dispatch import find_all, interpreters, load
-from trellis.core.free import committed, settled
+from trellis.core.free import as_it_is, committed, settled
 from trellis.core.hints import install, refuse
 from trellis.core.leaves import Nest, unwrap
-from trellis.core.typing import AnyArray
+from trellis.core.typing import AnyArray, NestT
 from trellis.ops.conversion import astype, native_array
 from trellis.optim.gradients import clip_by_global_norm, clip_by_value, wide
 from trellis.optim.schedules import Rate
@@ -117,7 +117,7 @@ class State(Nest):
         if isinstance(count, int):
             count = self.backend.full(shape=(), fill_value=count, dtype=dtypes.int32, device=self.device)
         slots = {name: self.rebuild(column) for name, column in zip(self.names, self.columns)}
-        return Container({"step": Array(count) if any(self.wrapped) else count, **slots})
+        return Container({"step": next(filter(None, self.wrapped), as_it_is)(count), **slots})
 
 
 def check_option(owner: str, name: str, value: Any) -> None:
@@ -243,13 +243,13 @@ class Optimizer:
         given = Given(self._name, v, v)
         return self._first_state(given).container() if given.leaves else Container()
 
-    def update(self, v: Any, grads: Any, state: Any) -> tuple[Any, Container]:
+    def update(self, v: NestT, grads: Any, state: Any) -> tuple[NestT, Container]:
         """New weights and new state; works inside jax.jit, tf.function and torch.compile, and lets gradients through."""
         given = Given(self._name, v, grads)
         if not given.leaves:
             return v, state
         columns = self._columns(given, state)
-        backend, count = given.backend, unwrap(state["step"])
+        backend, count = given.backend, unwrap(*settled([state["step"]], given.leaves[0]))
         if not (given.traced or _compiles(backend) or backend.is_traced(count)):
             count = int(load(backend.name).item(count))
         weights, columns = self._run(given, columns, count, stop=False, in_place=False)
@@ -259,10 +259,11 @@ class Optimizer:
         if any(name not in state for name in ("step", *self.slots)):
             expected = ["step", *self.slots]
             raise ValueError(f"{self._name}: the state has {list(state)}; expected {expected}, as opt.init(v) gives it")
-        return [column(f"{self._name}: the weights and {n} in the state", given.treedef, Nest(state[n])) for n in self.slots]
+        what, like = f"{self._name}: the weights and", given.leaves[0]
+        return [column(f"{what} {n} in the state", given.treedef, Nest(state[n], like)) for n in self.slots]
 
     # ---- with a state of its own -----------------------------------------------------------------------------------------------
-    def step(self, v: Any, grads: Any) -> Any:
+    def step(self, v: NestT, grads: Any) -> NestT:
         """The new weights, as constants; `v` and `grads` stay as they are, and `opt.state` advances."""
         given = Given(self._name, v, grads)
         if not given.leaves:

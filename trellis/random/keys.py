@@ -18,8 +18,10 @@ import numpy as np
 from trellis.core import dtypes, tree
 from trellis.core.array import Array
 from trellis.core.dispatch import find_all, interpreters, load
+from trellis.core.free import Free
 from trellis.core.leaves import ARRAY, kind_of, unwrap
 from trellis.core.lifting import PER_LEAF
+from trellis.core.pytrees import Node, register as register_node
 from trellis.core.typing import AnyArray
 from trellis.ops.arguments import integer
 from trellis.ops.conversion import astype
@@ -106,7 +108,20 @@ def make_key(data: Any) -> Key:
     return made
 
 
-tree.register(Key, lambda key: (("words",), (key.leaf(),), None), lambda type, keys, extra, members: make_key(members[0]))
+def _leaf(data: Any, torch: Any) -> AnyArray:
+    if torch is None or type(data) is not tuple:
+        return make_key(data).leaf()
+    return torch.tensor(data, dtype=torch.int64).to(torch.uint32)  # torch.compile cannot read a NumPy array
+
+
+# In our own nests the words are a free array: a key says nothing of the framework of what stands beside it.
+tree.register(
+    Key, lambda key: (("words",), (Free(key.leaf()),), None), lambda type, keys, extra, members: make_key(unwrap(members[0]))
+)
+register_node(
+    Key,
+    Node(lambda key: (("words",), (key._data,), None), lambda _, children: make_key(next(iter(children))), "GetAttrKey", _leaf),
+)
 
 
 def _is_pair(data: tuple[Any, ...]) -> bool:

@@ -18,7 +18,7 @@ from trellis.core.dispatch import interpreters, load
 from trellis.core.leaves import unwrap
 from trellis.data.batches import Batches, Source
 from trellis.data.files import Column
-from trellis.ops.conversion import is_array, native_array
+from trellis.ops.conversion import as_arrays, is_array, native_array
 
 
 class Batch(NamedTuple):
@@ -56,7 +56,7 @@ class Place:
                 f"a batch is a dict of {list(batch)}; expected (inputs, targets). Map it first: "
                 "((batch['x'], batch['y']) for batch in data)"
             )
-        inputs, *targets = batch if isinstance(batch, (tuple, list)) else (batch,)
+        inputs, *targets = map(as_arrays, batch if isinstance(batch, (tuple, list)) else (batch,))
         inputs, targets = tree.map(self._array, (inputs, tuple(targets)))
         leaves = tree.leaves(inputs)
         if not leaves or not leaves[0].shape:

@@ -13,6 +13,7 @@ import numpy as np
 from trellis.core import tree
 from trellis.core.array import Array
 from trellis.core.container import Container
+from trellis.core.hints import naming
 from trellis.core.leaves import unwrap
 from trellis.data.batches import Source, source
 from trellis.nn import building
@@ -223,6 +224,7 @@ class Trainer:
         if (mesh, accumulate, precision) != (None, 1, None):  # nothing of these is loaded for a training without them
             self._kind = import_module("trellis.distributed.parts").kind_of_steps(mesh, accumulate, precision)
 
+    @naming
     def fit(
         self, model: Module, data: Any, loss: Any, optimizer: Any, epochs: int = 1, metrics: Any = None, callbacks: Any = (),
         validation: Any = None, *, batch_size: int = 32, shuffle: bool = True, drop_last: bool = False,

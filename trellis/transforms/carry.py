@@ -6,11 +6,13 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from trellis.core import dtypes, tree
+from trellis.core.array import Array
 from trellis.core.dispatch import interpreters
 from trellis.core.free import Free, anchor, as_it_is
 from trellis.core.leaves import ARRAY, NUMBER, OTHER, MixedNest, Nest, backend_of, device_of, kind_of, unwrap
 from trellis.core.moving import Met
 from trellis.core.typing import AnyArray
+from trellis.transforms.arguments import staying_free
 
 Spec = tuple[tuple[int | None, ...], dtypes.DType]  # shape and dtype
 
@@ -47,7 +49,7 @@ class Results(Nest):
     are of the class `wraps`, or native if it is None. Free arrays go to the framework unless `wraps` is Free.
     """
 
-    __slots__ = ("backend", "device", "kind", "name", "native", "rule", "specs", "subject", "wraps")
+    __slots__ = ("after", "backend", "device", "kind", "name", "native", "rule", "specs", "subject", "wraps")
 
     def __init__(
         self, name: str, subject: str, backend: Any, device: Any, wraps: Any, rule: str = "it must stay the same"
@@ -58,20 +60,21 @@ class Results(Nest):
         self.native: Any = None
         self.treedef: Any = None
         self.wrapped: list[Any] = []
+        self.after: list[Any] = []  # like `wrapped`, of the last nest: a free array may meet another in the function
         self.specs: list[Spec] = []
 
     def take(self, result: Any) -> list[AnyArray]:
         """The native arrays of a nest."""
         if self.treedef is tree.LEAF and self.specs:  # one array, as in most loops: a short way, as this runs in every step
             data = result if type(result) is self.kind else unwrap(result)
-            if type(data) is self.kind and (data.shape, data.dtype) == self.native and self.wrapped[0] is not Free:
+            if type(data) is self.kind and (data.shape, data.dtype) == self.native and self.after[0] is not Free:
                 return [data]
         nest = Nest(result)
         if self.wraps is not Free and Free in nest.wrapped:
             nest = Nest(result, (self.wraps or as_it_is)(anchor(self.backend, self.device)))
         first = self.treedef is None
         if first:
-            self.treedef, self.wrapped = nest.treedef, nest.wrapped
+            self.treedef, self.wrapped, self.after = nest.treedef, nest.wrapped, nest.wrapped
         elif nest.treedef != self.treedef:
             path, why = tree.first_difference(self.treedef, nest.treedef) or ((), "static fields differ")
             where = f" at {tree.join_path(path)!r}" if path else ""
@@ -90,6 +93,13 @@ class Results(Nest):
             else:
                 self._compare(nest.leaves[i], i, nest.wrapped[i])
         return nest.leaves
+
+    def finish(self, arrays: Sequence[Any], *beside: Results) -> Any:
+        """The nest of the results. Where one of them, or of those beside them, met the array of a framework, all are like it."""
+        found = {kind for results in (self, *beside) for kind in results.after} - {Free}
+        kind = Array if Array in found else None if found else Free
+        self.wrapped = [kind if own is Free else own for own in self.after]
+        return self.rebuild(arrays)
 
     def _dtype_for(self, number: Any, i: int) -> dtypes.DType:
         if not _fits(number, self.specs[i][1]):
@@ -120,6 +130,9 @@ class Carry(Results):
     def __init__(
         self, name: str, init: Any, others: Sequence[AnyArray], beside: Sequence[Any], trial: Callable[[Any], Any], like: Any
     ) -> None:
+        free = [x for x in tree.leaves(init) if isinstance(x, Free)]
+        if like is not None and all(x.dtype.kind in "fcu" for x in free):  # an integer may be an index, native on JAX
+            like = staying_free(like)
         nest = MixedNest(init, like)
         if OTHER in nest.kinds:
             i = nest.kinds.index(OTHER)
@@ -132,6 +145,7 @@ class Carry(Results):
         super().__init__(name, "the carry", backend_of(found), device_of(found), wraps)
         self.treedef = nest.treedef
         self.wrapped = [wraps if kind == NUMBER else wrapped for wrapped, kind in zip(nest.wrapped, nest.kinds)]
+        self.after = list(self.wrapped)
         self.leaves = [
             self._first(x, follower) if kind == NUMBER else x for x, kind, follower in zip(nest.leaves, nest.kinds, after.leaves)
         ]
@@ -154,8 +168,8 @@ class Carry(Results):
             raise TypeError(
                 f"{self.name}: the carry{self.place(i)} went from {self.backend.name} to {name}; keep it on one framework"
             )
-        if self.wrapped[i] is Free:
-            self.wrapped[i] = kind  # it met an array of its own framework
+        if self.after[i] is Free:
+            self.after[i] = kind  # it met an array of its own framework
         super()._compare(x, i, kind)
 
 

@@ -12,9 +12,8 @@ import numpy as np
 from trellis.core import tree
 from trellis.core.dispatch import default_backend
 from trellis.core.dtypes import default_float
-from trellis.core.leaves import ARRAY, OTHER, MixedNest, backend_of, device_of, kind_of, unwrap
+from trellis.core.leaves import ARRAY, OTHER, MixedNest, backend_of, kind_of, unwrap
 from trellis.core.typing import Arguments, Result
-from trellis.random.keys import Key, make_key
 from trellis.transforms.arguments import argument_place, check_callable, once_more
 
 __all__ = ["compile"]
@@ -71,7 +70,7 @@ def compile(
     def run(args: Any, kwargs: Any, rest: tuple[Any, Any], constants: dict[Any, Any], context: Any, like: Any) -> Any:
         nonlocal take_apart
         moving, named = rest
-        given = MixedNest(_keys_beside(moving, named), like)
+        given = MixedNest((moving, named), like)
         backend = backend_of(given.arrays)
         if not backend.compiles(given.arrays):
             return f(*args, **kwargs)  # type: ignore[call-arg]
@@ -87,25 +86,6 @@ def compile(
         return entry([x for x, kind in zip(given.leaves, given.kinds) if kind != OTHER])
 
     return functools.update_wrapper(compiled, f)
-
-
-def _keys_beside(moving: tuple[Any, ...], named: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """The arguments, with the keys that belong to no framework brought to that of the arrays: otherwise they were constants."""
-
-    def is_plain(x: Any) -> bool:
-        return type(x) is Key and type(x._data) is tuple
-
-    if not any(is_plain(x) for x in (*moving, *named.values())):
-        return moving, named
-    rest = MixedNest([x for x in (*moving, *named.values()) if not is_plain(x)]).arrays
-    if not rest:
-        return moving, named
-    backend, device = backend_of(rest), device_of(rest)
-
-    def bring(x: Any) -> Any:
-        return make_key(backend.from_numpy(x.leaf(), dtype=None, device=device, copy=None)) if is_plain(x) else x
-
-    return tuple([bring(x) for x in moving]), {name: bring(x) for name, x in named.items()}
 
 
 def _flat_function(f: Callable[..., Any], given: MixedNest, constants: dict[Any, Any], count: int) -> Callable[[list[Any]], Any]:

@@ -127,7 +127,8 @@ def while_loop(cond_fun: Callable[[Any], Any], body_fun: Callable[[Any], Any], i
     """
     check_callable("while_loop", "cond_fun", cond_fun)
     check_callable("while_loop", "body_fun", body_fun)
-    return once_more(lambda like: _while_loop(cond_fun, body_fun, init, like))
+    called = [("while_loop", name, f, ("carry",)) for name, f in (("cond_fun", cond_fun), ("body_fun", body_fun))]
+    return once_more(lambda like: _while_loop(cond_fun, body_fun, init, like), *called)
 
 
 def _while_loop(cond_fun: Callable[[Any], Any], body_fun: Callable[[Any], Any], init: Any, like: Any) -> Any:
@@ -138,7 +139,7 @@ def _while_loop(cond_fun: Callable[[Any], Any], body_fun: Callable[[Any], Any], 
         return number_as_array(carry.backend, truth, carry.device) if isinstance(truth, bool) else truth
 
     final = carry.backend.while_loop(condition, lambda leaves: carry.take(body_fun(carry.rebuild(leaves))), carry.leaves)
-    return carry.rebuild(final)
+    return carry.finish(final)
 
 
 def fori_loop(lower: Operand, upper: Operand, body_fun: Callable[[Any, Any], Any], init: Any) -> Any:
@@ -154,7 +155,8 @@ def fori_loop(lower: Operand, upper: Operand, body_fun: Callable[[Any, Any], Any
     Array(8., dtype=float32, backend='numpy', device='cpu')
     """
     check_callable("fori_loop", "body_fun", body_fun)
-    return once_more(lambda like: _fori_loop(lower, upper, body_fun, init, like))
+    called = "fori_loop", "body_fun", body_fun, ("i", "carry")
+    return once_more(lambda like: _fori_loop(lower, upper, body_fun, init, like), called)
 
 
 def _fori_loop(lower: Operand, upper: Operand, body_fun: Callable[[Any, Any], Any], init: Any, like: Any) -> Any:
@@ -175,7 +177,7 @@ def _fori_loop(lower: Operand, upper: Operand, body_fun: Callable[[Any, Any], An
             return carry.rebuild(carry.leaves)
         steps = backend.arange(start=first, stop=last, step=1, dtype=counter, device=carry.device)
         final, _ = backend.scan(lambda leaves, x: (body(x[0], leaves), []), carry.leaves, [steps], length, False)
-        return carry.rebuild(final)
+        return carry.finish(final)
 
     def as_counter(bound: Any) -> AnyArray:
         if isinstance(bound, int):
@@ -187,7 +189,7 @@ def _fori_loop(lower: Operand, upper: Operand, body_fun: Callable[[Any, Any], An
         lambda leaves: [call("add", leaves[0], 1), leaves[1], *body(leaves[0], leaves[2:])],
         [as_counter(first), as_counter(last), *carry.leaves],
     )
-    return carry.rebuild(final[2:])
+    return carry.finish(final[2:])
 
 
 def _integer(what: str, value: Operand) -> Any:
@@ -220,7 +222,7 @@ def scan(
     (Array(6., dtype=float32, ...), Array([0., 2., 9.], dtype=float32, ...))
     """
     check_callable("scan", "f", f)
-    return once_more(lambda like: _scan("scan", f, init, xs, length, reverse, like))
+    return once_more(lambda like: _scan("scan", f, init, xs, length, reverse, like), ("scan", "f", f, ("carry", "x")))
 
 
 def _scan(
@@ -250,7 +252,7 @@ def _scan(
         return carry.take(after), ys.take(y)
 
     final, stacked = carry.backend.scan(step, carry.leaves, columns.arrays, count, bool(reverse))
-    return carry.rebuild(final), ys.rebuild(stacked)
+    return carry.finish(final, ys), ys.finish(stacked, carry)
 
 
 def _first(x: AnyArray, count: int | None) -> AnyArray:
@@ -318,7 +320,8 @@ def associative_scan(f: Callable[[Any, Any], Any], xs: Any, reverse: bool = Fals
 
     def combine(left: Sequence[AnyArray], right: Sequence[AnyArray]) -> list[AnyArray]:
         results = Results("associative_scan", "the result of f", backend_of(left), device_of(left), nest.wrapper())
-        results.treedef, results.wrapped, results.specs = nest.treedef, nest.wrapped, [spec_of(x) for x in left]
+        results.treedef, results.after, results.specs = nest.treedef, nest.wrapped, [spec_of(x) for x in left]
+        results.wrapped = nest.wrapped
         return results.take(f(nest.rebuild(left), nest.rebuild(right)))
 
     flipped = (lambda arrays: [flip(x, axis=axis) for x in arrays]) if reverse else list

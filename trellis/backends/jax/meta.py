@@ -1,4 +1,4 @@
-"""What an array is, and how it comes in and goes out: dtypes, devices, NumPy, DLPack, pytrees."""
+"""What an array is, and how it comes in and goes out: dtypes, devices, NumPy, DLPack."""
 
 from __future__ import annotations
 
@@ -14,10 +14,7 @@ import numpy as np
 from trellis.backends import META
 from trellis.backends.jax import host
 from trellis.core import dtypes, errors
-from trellis.core.array import Array
-from trellis.core.container import Container
 from trellis.core.dtypes import DTYPES, DType
-from trellis.core.free import ARRAYS
 
 __all__ = ["default_int", *META]  # pyright: ignore[reportUnsupportedDunderAll]
 
@@ -248,27 +245,3 @@ def dlpack(x: Any, *, stream: Any, max_version: Any, dl_device: Any, copy: bool 
 
 def dlpack_device(x: Any) -> tuple[Any, int]:
     return x.__dlpack_device__()
-
-
-# ---- pytrees ---------------------------------------------------------------------------------------------------------
-_KEY = jax.tree_util.GetAttrKey("_data")
-
-
-def _rebuild(kind: Any, children: Any) -> Array:
-    made = object.__new__(kind)  # children may be anything: None, specs, object(); so nothing is looked at
-    (made._data,) = children
-    return made
-
-
-def _flatten_with_keys(container: Container) -> Any:
-    children, aux = container._tree_flatten_with_keys()
-    return [(jax.tree_util.DictKey(k), child) for k, child in children], aux
-
-
-for _kind in ARRAYS:
-    jax.tree_util.register_pytree_with_keys(
-        _kind, lambda x: (((_KEY, x._data),), x._kind), _rebuild, flatten_func=lambda x: ((x._data,), x._kind)
-    )
-jax.tree_util.register_pytree_with_keys(
-    Container, _flatten_with_keys, Container._tree_unflatten, flatten_func=Container._tree_flatten
-)

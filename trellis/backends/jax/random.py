@@ -17,16 +17,12 @@ from trellis.backends.jax.meta import native_dtype, placement
 from trellis.core import dtypes, errors
 from trellis.core.dispatch import load
 from trellis.core.dtypes import DType
-from trellis.random.keys import DRAW, Key, make_key, threefry as python_threefry
+from trellis.random.keys import DRAW, threefry as python_threefry
 from trellis.random.state import current_state
 
 __all__ = ["Generator", "check_draw", "draws_in_graph", "draws_on_host", "random_unit", "random_words", "threefry"]
 
 _U32 = np.dtype("uint32")
-
-jax.tree_util.register_pytree_with_keys(
-    Key, lambda key: (((jax.tree_util.GetAttrKey("words"), key.leaf()),), None), lambda _, children: make_key(children[0])
-)
 
 
 def _words(key: Any) -> tuple[Any, Any]:

@@ -6,16 +6,12 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch.utils import _pytree as pytree
 
 from trellis.backends import META
 from trellis.backends.torch.dynamo import prepare_dynamo
 from trellis.backends.torch.operands import COMPLEX, DTYPE, NATIVE, dtype_of
 from trellis.core import dtypes, errors
-from trellis.core.array import Array
-from trellis.core.container import Container
 from trellis.core.dtypes import DType
-from trellis.core.free import ARRAYS, Free
 
 __all__ = ["holds_gradient", *META]  # pyright: ignore[reportUnsupportedDunderAll]
 
@@ -166,30 +162,4 @@ def dlpack_device(x: torch.Tensor) -> tuple[Any, int]:
     return x.__dlpack_device__()
 
 
-# ---- pytrees -------------------------------------------------------------------------------------------------------------------
-def _flatten(container: Container) -> tuple[list[Any], Any]:
-    children, aux = container._tree_flatten_with_keys()
-    return [child for _, child in children], aux
-
-
-def _flatten_with_keys(container: Container) -> tuple[list[Any], Any]:
-    children, aux = container._tree_flatten_with_keys()
-    return [(pytree.MappingKey(key), child) for key, child in children], aux
-
-
-for _kind in ARRAYS:
-    pytree.register_pytree_node(
-        _kind,
-        lambda x: ([x._data], x._kind.__name__),
-        lambda children, kind: (Free if kind == "Free" else Array)(next(iter(children))),
-        serialized_type_name=f"trellis.{_kind.__name__}",
-        flatten_with_keys_fn=lambda x: ([(pytree.GetAttrKey("native"), x._data)], x._kind.__name__),
-    )
-pytree.register_pytree_node(
-    Container,
-    _flatten,
-    lambda children, aux: Container._tree_unflatten(aux, children),
-    serialized_type_name="trellis.Container",
-    flatten_with_keys_fn=_flatten_with_keys,
-)
 prepare_dynamo()

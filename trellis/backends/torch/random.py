@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch.utils import _pytree as pytree
 
 from trellis.backends.torch.meta import native_device
 from trellis.backends.torch.operands import DTYPE, NATIVE
@@ -18,7 +17,7 @@ from trellis.core import dtypes
 from trellis.core.dispatch import load
 from trellis.core.dtypes import DType
 from trellis.ops.conversion import to_numpy
-from trellis.random.keys import Key, key_data, make_key
+from trellis.random.keys import key_data
 from trellis.random.sources import NativeKey
 from trellis.random.state import current_state
 
@@ -27,20 +26,6 @@ __all__ = ["Generator", "GraphGenerator", "draws_in_graph", "draws_on_host", "ra
 # Inductor expands expressions of constants alone, which doubles them in each round; those that read a tensor it stores.
 _ZERO = torch.zeros((), dtype=torch.int32)
 _ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
-
-
-def _leaf(key: Any) -> torch.Tensor:
-    data = key._data
-    return torch.tensor(data, dtype=torch.int64).to(torch.uint32) if type(data) is tuple else data
-
-
-pytree.register_pytree_node(
-    Key,
-    lambda key: ([_leaf(key)], None),
-    lambda children, _: make_key(next(iter(children))),
-    serialized_type_name="trellis.Key",
-    flatten_with_keys_fn=lambda key: ([(pytree.GetAttrKey("words"), _leaf(key))], None),
-)
 
 
 def _signed(value: Any) -> Any:

@@ -20,7 +20,7 @@ import numpy as np
 
 from trellis.backends.numpy.tape.numpy_value import PlainArray
 from trellis.backends.numpy.tape.watching import owner, watch
-from trellis.core.dispatch import SCALARS, find_all, interpreters, load
+from trellis.core.dispatch import SCALARS, find_all, interpreters, load, two_frameworks
 
 _count = itertools.count(1)
 
@@ -126,6 +126,14 @@ _SCALARS = frozenset((bool, int, float, complex, type(None)))
 _PLAIN = _SCALARS | {np.ndarray}
 
 
+def _below(*values: Any) -> Any:
+    """The interpreter of values below. A NumPy scalar would go to the framework of an array beside it, and lose its gradient."""
+    found = find_all(*values)
+    if found.name not in ("numpy", "python"):
+        raise two_frameworks("numpy", found.name)
+    return found
+
+
 def recorder(op: str, rule: Any) -> Callable[..., Any]:
     """The function that runs `op` and records `rule`: a tuple with a function for each operand, or one for them all.
 
@@ -147,7 +155,7 @@ def recorder(op: str, rule: Any) -> Callable[..., Any]:
             elif keeps and type(x) is np.ndarray:
                 watch(x, depth)
             values.append(x)
-        return record(getattr(find_all(*values), op)(*values, **params), rule, depth, values, params, parents)
+        return record(getattr(_below(*values), op)(*values, **params), rule, depth, values, params, parents)
 
     def run_one(x: Any, *others: Any, **params: Any) -> Any:
         if others or type(x) is not Traced:
@@ -174,7 +182,7 @@ def recorder(op: str, rule: Any) -> Callable[..., Any]:
             if keeps and type(x1) is np.ndarray:
                 watch(x1, depth)
         plain = type(x1) in _PLAIN and type(x2) in _PLAIN
-        output = native(x1, x2) if plain else getattr(find_all(x1, x2), op)(x1, x2)
+        output = native(x1, x2) if plain else getattr(_below(x1, x2), op)(x1, x2)
         return record(output, rule, depth, (x1, x2), params, parents)
 
     made = run_one if size == 1 else run_two if each is not None and size == 2 and None not in each else run
