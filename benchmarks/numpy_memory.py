@@ -79,7 +79,7 @@ def peak(step: Callable[[], Any]) -> float:
 def main() -> None:
     rng = np.random.default_rng(1)
     x, y = (rng.normal(size=(BATCH, WIDTH)).astype(np.float32) for _ in range(2))
-    weights, state = parameters(), {"weights": parameters(), "optimizer": tl.SGD(lr=float(RATE))}
+    weights, state = parameters(), {"weights": parameters(), "optimizer": tl.SGD(float(RATE))}
     losses = [[by_hand(weights, x, y), by_trellis(state, x, y)] for _ in range(3)]
     np.testing.assert_allclose(*np.transpose(losses), rtol=1e-4)
     by_hand_peak, ours = peak(lambda: by_hand(weights, x, y)), peak(lambda: by_trellis(state, x, y))

@@ -26,6 +26,7 @@ BENCHMARKS = {
     "trainer": ("Epochs of `Trainer.fit`", []),
     "updates": ("A step of an optimizer", []),
     "compiled_calls": ("Calls of compiled functions", []),
+    "vmap": ("`tl.vmap`", []),
     "indexing": ("Indexing", []),
     "layers": ("Layers", []),
     "numpy_convolution": ("Convolutions on NumPy", []),

@@ -59,7 +59,7 @@ CASES: dict[str, tuple[Run, Arrays]] = {
 }
 
 
-def _stacked(x: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+def stacked(x: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     """Two elements: `x`, and another in the domain of every function that takes it."""
     return np.stack([x, x * 0.875 if x.dtype.kind in "fc" else x])
 
@@ -68,7 +68,7 @@ def _compare(backend: str, run: Run, arrays: Arrays) -> None:
     def flat(*operands: Any) -> tuple[Any, ...]:
         return tuple(leaves(run(*operands)))
 
-    batches = [_stacked(np.asarray(a)) for a in arrays]
+    batches = [stacked(np.asarray(a)) for a in arrays]
     found = tl.vmap(flat)(*(make(backend, batch) for batch in batches))
     rows = [flat(*(make(backend, batch[i]) for batch in batches)) for i in range(2)]
     assert len(found) == len(rows[0])
