@@ -300,7 +300,7 @@ BEYOND: dict[str, Callable[[], tuple[Any, dict[str, Any]]]] = {
     "cohere": named("CohereForCausalLM", "CohereConfig"),
     "pegasus": named("PegasusModel", "PegasusConfig"),
     "codegen": named("CodeGenForCausalLM", "CodeGenConfig", rotary_dim=4),
-    "reformer": named("ReformerModel", "ReformerConfig", lambda: {"input_ids": tokens()}, attn_layers=["local", "local"], axial_pos_shape=[4, 16], axial_pos_embds_dim=[16, 16], attention_head_size=8, feed_forward_size=64, local_attn_chunk_length=4, lsh_attn_chunk_length=4, num_buckets=2, hash_seed=0, is_decoder=False),
+    "reformer": named("ReformerModel", "ReformerConfig", lambda: {"input_ids": tokens()}, attn_layers=["local", "local"], axial_pos_shape=[2, 4], axial_pos_embds_dim=[16, 16], attention_head_size=8, feed_forward_size=64, local_attn_chunk_length=4, lsh_attn_chunk_length=4, num_buckets=2, hash_seed=0, is_decoder=False),
     "nystromformer": named("NystromformerModel", "NystromformerConfig", num_landmarks=8, segment_means_seq_len=8),
     "perceiver": _perceiver,
     "m2m100": named("M2M100Model", "M2M100Config", encoder_layerdrop=0.0, decoder_layerdrop=0.0),
