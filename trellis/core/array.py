@@ -244,6 +244,8 @@ class Array(ArrayMethods, Interoperable):
                     return self._view_kind(self, (None, "getitem", key), part, data)
                 if type(data) is np.ndarray:
                     return self._kind(part)
+                if key is not Ellipsis and (type(key) is not tuple or Ellipsis not in key):  # of ints alone
+                    return self._kind(copied(part))
             except (IndexError, ValueError):
                 pass  # the path below explains it, and reverses an axis where the framework does not
         spec, indices = canonical_key(data, key)
