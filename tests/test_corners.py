@@ -74,7 +74,9 @@ PLACES = [
     (name, place)
     for name, function in sorted(FUNCTIONS.items())
     for place, p in enumerate(inspect.signature(function).parameters.values())
-    if p.kind is p.POSITIONAL_ONLY and re.search("AnyArray|Operand", str(p.annotation)) and "None" not in str(p.annotation)
+    if p.kind in (p.POSITIONAL_ONLY, p.VAR_POSITIONAL)
+    and re.search("AnyArray|Operand", str(p.annotation))
+    and "None" not in str(p.annotation)
 ]
 
 

@@ -27,8 +27,8 @@ def xlogy(xp: Any, x1: Any, x2: Any) -> Any:
 
 
 def complex_pow(xp: Any, x1: Any, x2: Any) -> Any:
-    """With the limits at 0, where theirs is NaN or infinite."""
-    zero = x1 == 0
+    """With the limits at 0 and infinity, where theirs is NaN or infinite."""
+    zero = (x1 == 0) | (x2 == 0) & ~xp.isfinite(x1)
     undefined = xp.full_like(x1, xp.nan) * (1 + 1j)  # torch.compile cannot write a complex NaN down
     limit = xp.where(x2 == 0, 1, xp.where(xp.real(x2) > 0, 0, undefined))
     return xp.where(zero, limit, xp.pow(xp.where(zero, 1, x1), x2))

@@ -102,7 +102,8 @@ def adaptive(size: int, new: int) -> Table:
 
 def averaging(size: int, new: int) -> Table:
     indices, lengths = adaptive(size, new)
-    return indices, (np.arange(indices.shape[1]) < lengths[:, None]) / lengths[:, None]
+    last = indices == indices[:, -1:]  # these share the weight of one: a weight of 0 would make NaN of infinity
+    return indices, np.where(last, 1 / last.sum(1, keepdims=True), 1.0) / lengths[:, None]
 
 
 def transposed(indices: NumPyArray, weights: NumPyArray, size: int) -> Table:

@@ -82,8 +82,9 @@ def _check_dtypes(row: Op, operands: Operands) -> None:
     items = [x.dtype if isinstance(x, Facts) else x for x in operands if x is not None]
     if row.domain is not None and row.name != "clip":
         compute_dtype(row.name, items)
-    if row.dtypes == ORDERED and items[0].kind == "c":  # type: ignore[union-attr]
-        raise errors.no_order(row.name, items[0])
+    for x in items if row.dtypes == ORDERED else ():
+        if isinstance(x, complex) or getattr(x, "kind", "") == "c":
+            raise errors.no_order(row.name, x)
     if row.dtypes in (PRODUCT, JOINED):
         common = errors.common_dtype_of(row.name, items)
         if common.kind == "b" and row.dtypes == PRODUCT:
@@ -97,15 +98,18 @@ def _check_indices(row: Op, operands: Operands, shape: tuple[int, ...], params: 
         _check_range(row.name, next(indices), params["axis"] or 0, shape)
     if row.name == "gather":
         _check_tuples(row.name, next(indices), params["batch_dims"], shape)
-    axis = 0
+    axis, together = 0, []
     for entry in params.get("key", ()):
         index = next(indices) if entry == "array" else None
         if index is not None and index.dtype.kind == "b":
             axis += len(index.shape)
+            together.append((int(np.count_nonzero(index.values())) if index.values else 1,))
             continue
         if index is not None:
             _check_range("x[key]", index, axis, shape)
+            together.append(index.shape)
         axis += entry is not None
+    errors.check_together(together)
 
 
 def _check_tuples(op: str, indices: Facts, first: int, shape: tuple[int, ...]) -> None:

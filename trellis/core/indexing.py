@@ -20,6 +20,11 @@ _PLAIN_ENTRIES = (int, type(None), type(Ellipsis))
 _FULL_SLICES = (slice(None),) * 64
 
 
+def index_of(x: Any) -> int:
+    """`operator.index`, but for ints: of an enum torch.compile follows it without end."""
+    return int(x) if isinstance(x, int) else operator.index(x)
+
+
 def on_host(x: Any) -> np.ndarray[Any, Any]:
     """Host data as a NumPy array; an empty list is one of integers, as an index is."""
     return np.asarray(x, dtype=np.int64 if type(x) in (list, tuple) and not x else None)
@@ -108,21 +113,28 @@ def _entry(x: AnyArray, entry: Any) -> tuple[Any, int]:
     if isinstance(entry, (int, np.integer)) and not isinstance(entry, bool):
         return int(entry), 1
     if isinstance(entry, bool) or type(entry) in HOST_DATA:
+        entry = on_host(entry)
+        if entry.dtype.kind in "mMOSU":
+            raise _no_index(entry.dtype)
         entry = beside(x, entry)
     interpreter = interpreters[type(entry)]
     dtype = interpreter.dtype_of(entry)
     if dtype is dtypes.bool:
         return entry, interpreter.rank_of(entry)
     if dtype.kind not in "iu":
-        raise IndexError(f"x[key]: an index array must have an integer or bool dtype, got {dtype}; cast it with tl.astype")
+        raise _no_index(dtype)
     return entry, 1
+
+
+def _no_index(dtype: Any) -> IndexError:
+    return IndexError(f"x[key]: an index array must have an integer or bool dtype, got {dtype}; cast it with tl.astype")
 
 
 def _slice_part(part: Any) -> int | None:
     if part is None or type(part) is int:
         return part
     try:
-        return operator.index(part)
+        return index_of(part)
     except TypeError:
         raise IndexError(f"x[key]: a slice takes integers or None, got {part!r}") from None
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-import operator
 from collections.abc import Sequence
 from typing import Any
 
 from trellis.core.dtypes import DType, as_dtype, integer_range
 from trellis.core.errors import axis_error, axis_needed
+from trellis.core.indexing import index_of
 
 
 def optional_dtype(dtype: Any) -> DType | None:
@@ -18,7 +18,7 @@ def optional_dtype(dtype: Any) -> DType | None:
 def integer(op: str, name: str, value: Any, least: int | None = None) -> int:
     """`value` as an int, not below `least`."""
     try:
-        number = operator.index(value)
+        number = index_of(value)
     except TypeError:
         raise TypeError(f"{op}: {name} must be an integer, got {value!r}") from None
     if least is not None and number < least:

@@ -14,7 +14,7 @@ from trellis.core.leaves import unwrap
 from trellis.core.typing import AnyArray, DeviceLike, DTypeLike, Like, Operand, Shape
 from trellis.ops import arguments
 from trellis.ops.arguments import check_fits, integer, optional_dtype
-from trellis.ops.conversion import asarray, is_array, placed
+from trellis.ops.conversion import asarray, astype, is_array, placed
 
 __all__ = ["arange", "empty", "empty_like", "eye", "full", "full_like", "linspace", "ones", "ones_like", "zeros", "zeros_like"]
 
@@ -34,6 +34,8 @@ def create(
     dtype = dtypes.as_dtype(dtype)
     if op == "arange" and dtype.kind in "iu":
         _check_ends(dtype, **params)
+    if op == "full" and interpreters[type(value := params["fill_value"])].level > 0:  # traced: a parameter would not be followed
+        return kind(call("broadcast_to", astype(value, dtype), shape=params["shape"]))
     return kind(getattr(interpreter, op)(dtype=dtype, device=device, **params))
 
 
@@ -217,5 +219,8 @@ def full_like(x: AnyArray, /, fill_value: Operand, dtype: DTypeLike = None, *, d
     >>> tl.full_like(tl.asarray([1, 2]), 9)
     Array([9, 9], dtype=int64, backend='numpy', device='cpu')
     """
-    fill_value, _ = _fill_value("full_like", fill_value, interpreters[type(unwrap(x))])
+    own = interpreters[type(unwrap(x))]
+    fill_value, _ = _fill_value("full_like", fill_value, own)
+    if interpreters[type(fill_value)].level > 0 and (shape := own.shape_of(unwrap(x))) is not None:
+        return create("full", None, dtype, device, "f", x, shape=shape, fill_value=fill_value)
     return call("full_like", x, fill_value=fill_value, dtype=optional_dtype(dtype), device=device)

@@ -9,7 +9,6 @@ argument of a compiled function, because it is a node of trees.
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Iterator
 from typing import Any
 
@@ -19,6 +18,7 @@ from trellis.core import dtypes, tree
 from trellis.core.array import Array
 from trellis.core.dispatch import find_all, interpreters, load
 from trellis.core.free import Free
+from trellis.core.indexing import index_of
 from trellis.core.leaves import ARRAY, kind_of, unwrap
 from trellis.core.lifting import PER_LEAF
 from trellis.core.pytrees import Node, register as register_node
@@ -138,7 +138,7 @@ def key_data(op: str, seed: Any) -> Any:
     try:
         if isinstance(seed, (bool, np.bool_)):
             raise TypeError
-        number = operator.index(seed)
+        number = index_of(seed)
     except TypeError:
         raise TypeError(f"{op}: seed must be an integer or a tl.Key, got {_described(seed)}") from None
     return _two_words(op, "seed", number)

@@ -5,7 +5,6 @@ A NumPy value that is being differentiated runs through NumPy's control flow, wh
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -15,6 +14,7 @@ from trellis.core import tree
 from trellis.core.array import Array
 from trellis.core.dispatch import call, interpreters
 from trellis.core.free import Free, beside, class_of, committed
+from trellis.core.indexing import index_of
 from trellis.core.leaves import ARRAY, NUMBER, OTHER, MixedNest, backend_of, device_of, kind_of, unwrap
 from trellis.core.typing import AnyArray, Operand
 from trellis.ops.arguments import check_axis
@@ -203,7 +203,7 @@ def _integer(what: str, value: Operand) -> Any:
             raise TypeError(f"{what} must be an integer, got {interpreter.dtype_of(x)}")
         return x if interpreter.is_traced(x) else int(interpreter.item(x))
     try:
-        return operator.index(x)
+        return index_of(x)
     except TypeError:
         raise TypeError(f"{what} must be an integer, got {x!r}") from None
 

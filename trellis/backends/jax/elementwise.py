@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from functools import partial
 from typing import Any
 
@@ -55,6 +56,23 @@ def _pow(x1: Any, x2: Any) -> Any:
     """With the derivative 0 at 0 ** 0, where JAX's is NaN."""
     origin = (x1 == 0) & (x2 == 0)
     return jnp.where(origin, 1, jnp.pow(jnp.where(origin, 1, x1), x2))
+
+
+def _erfinv(x: Any) -> Any:
+    """XLA's float64 formula loses up to six digits near 1 and -1; a step of Newton's method brings them back."""
+    y, a = lax.erf_inv(x), jnp.abs(x)
+    if x.dtype != jnp.float64:
+        return y
+    step = (lax.erfc(jnp.abs(y)) - (1 - a)) * jnp.exp(y * y) * (math.sqrt(math.pi) / 2)
+    return jnp.where((a > 0.5) & (a < 1), y + lax.stop_gradient(jnp.sign(y) * step), y)
+
+
+def _complex_pow(x1: Any, x2: Any) -> Any:
+    """Where the magnitude is 0 or NaN, JAX's result follows the angle."""
+    turn = jnp.where(jnp.imag(x2) == 0, 0, jnp.imag(x2) * jnp.angle(x1))
+    magnitude = jnp.real(x2) * jnp.log(jnp.hypot(jnp.real(x1), jnp.imag(x1))) - turn
+    result = jnp.where(jnp.isnan(magnitude) & (x1 != 0) & (x2 != 0), jnp.nan * (1 + 1j), formulas.complex_pow(jnp, x1, x2))
+    return jnp.where((magnitude == -jnp.inf) & (x1 != 0), 0, result)
 
 
 def _sign(x: Any) -> Any:
@@ -138,6 +156,7 @@ _ROWS = rows_by_name(
     copysign=_copysign,
     cosh=row(_cosh, h=jnp.cosh, c=jnp.cosh),
     digamma=_digamma,
+    erfinv=_erfinv,
     expit=row(lax.logistic, h=_in_float32(lax.logistic)),
     floor_divide=row(_floor_divide, iu=_floor_divide_integer),
     gammaln=row(_gammaln, h=_in_float32(_gammaln)),
@@ -148,7 +167,7 @@ _ROWS = rows_by_name(
     logit=row(jax.scipy.special.logit, h=_in_float32(jax.scipy.special.logit)),
     nextafter=_nextafter,
     positive=_same,
-    pow=row(_pow, c=partial(formulas.complex_pow, jnp), u=_pow_whole, i=_pow_signed),
+    pow=row(_pow, c=_complex_pow, u=_pow_whole, i=_pow_signed),
     real=row(jnp.real, iuf=_same),
     remainder=row(_remainder, iu=jnp.remainder),
     sign=row(_sign, iu=jnp.sign),

@@ -163,6 +163,8 @@ def from_numpy(x: np.ndarray[Any, Any], *, dtype: DType | None, device: Any, cop
     if copy is False:
         return _shared(x, native, device)
     if x.dtype != native:
+        if dtype is not None:
+            _check_cast(x, dtype)
         with np.errstate(all="ignore"):
             x = x.astype(native)
     return from_host(x, device)

@@ -27,7 +27,8 @@ def nonzero(x: Any) -> tuple[Any, ...]:
 
 
 def searchsorted(x1: Any, x2: Any, sorter: Any, *, side: str) -> Any:
-    return _searchsorted(*same_dtype("searchsorted", real("searchsorted", x1), x2), sorter, side=side)
+    edges, values = (real("searchsorted", x) for x in same_dtype("searchsorted", x1, x2))
+    return _searchsorted(edges, values, sorter, side=side)
 
 
 def _sort(x: Any, *, axis: int, descending: bool, stable: bool) -> Any:

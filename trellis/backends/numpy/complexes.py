@@ -20,6 +20,13 @@ def log1p(x: Any) -> Any:
     return make(np.where(near, real, np.log(1 + x).real), np.arctan2(b, 1 + a))
 
 
+def power(x1: Any, x2: Any) -> Any:
+    # NumPy multiplies whole exponents out. Of a product that overflows the reciprocal is NaN, and the power is 0.
+    result = np.power(x1, x2)
+    lost = np.isnan(result) & (np.imag(x2) == 0)
+    return np.where(lost & (np.power(np.abs(x1), np.real(x2)) == 0), 0, result) if lost.any() else result
+
+
 def expm1(x: Any) -> Any:
     # NumPy multiplies infinities by zeros where a part is not finite: there exp, which is right, less 1. At -0 it keeps the sign.
     result, exponential = np.expm1(x), np.exp(x)

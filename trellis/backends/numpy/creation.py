@@ -63,7 +63,7 @@ def eye(*, n_rows: int, n_cols: int, k: int, dtype: DType, device: Any) -> Any:
 
 
 def meshgrid(*arrays: Any, indexing: str) -> tuple[Any, ...]:
-    return tuple(np.meshgrid(*arrays, indexing=indexing))
+    return tuple(np.meshgrid(*(x.reshape(-1) for x in arrays), indexing=indexing))
 
 
 def tril(x: Any, *, k: int) -> Any:

@@ -141,7 +141,7 @@ _ROWS = _UFUNCS | {
     "imag": row(np.zeros_like, c=lambda x: x.imag.copy()),
     "log1p": row(np.log1p, c=complexes.log1p),
     "nextafter": row(np.nextafter, B=np.nextafter),
-    "pow": row(np.power, f=_pow, i=_pow_integer),
+    "pow": row(np.power, f=_pow, i=_pow_integer, c=complexes.power),
     "real": row(_copy, c=lambda x: x.real.copy()),
     "round": row(np.rint, iu=_copy),
     "sign": row(np.sign, c=complexes.sign),

@@ -60,8 +60,8 @@ def argsort(x: Any, *, axis: int, descending: bool, stable: bool) -> Any:
 
 
 def searchsorted(x1: Any, x2: Any, sorter: Any, *, side: str) -> Any:
-    check_real("searchsorted", x1)
     edges, values = map(_sortable, promoted("equal" if getattr(x2, "dtype", None) == x1.dtype else "less", x1, x2))
+    check_real("searchsorted", edges)
     if sorter is not None and sorter.dtype != np.intp:
         sorter = sorter.astype(np.intp)
     return np.searchsorted(edges, values, side, sorter)  # type: ignore[call-overload]

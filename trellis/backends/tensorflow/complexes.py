@@ -129,10 +129,11 @@ def sign(x: Any) -> Any:
 
 
 def power(x1: Any, x2: Any) -> Any:
-    """exp(x2 log(x1)), and the limits at zero, where TensorFlow's kernel gives NaN."""
+    """exp(x2 log(x1)), and the limits at zero and infinity, where TensorFlow's kernel gives NaN."""
     if x1.dtype is tf.complex64:
         return gen.cast(power(gen.cast(x1, tf.complex128), gen.cast(x2, tf.complex128)), tf.complex64)
-    base_zero, power_zero = gen.equal(x1, 0), gen.equal(x2, 0)
-    powered = gen._pow(choose(base_zero, 1, x1), x2)
+    base_zero, size = gen.equal(x1, 0), absolute(x1)
+    one = gen.logical_and(gen.equal(x2, 0), gen.logical_or(base_zero, gen.logical_not(gen.is_finite(size))))
+    powered = gen._pow(choose(gen.logical_or(base_zero, one), 1, x1), x2)
     vanishes = gen.logical_and(base_zero, gen.greater(real(x2), 0))
-    return choose(power_zero, 1, choose(vanishes, 0, choose(base_zero, _UNDEFINED, powered)))
+    return choose(one, 1, choose(vanishes, 0, choose(base_zero, _UNDEFINED, powered)))

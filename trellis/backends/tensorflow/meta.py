@@ -201,7 +201,7 @@ def from_numpy(x: np.ndarray[Any, Any], *, dtype: DType | None, device: Any, cop
         return from_dlpack(x, device=device, copy=False)
     if dtype is not None and dtype is not given:
         if given.kind == "c" and dtype.kind not in "cb":
-            raise errors.imaginary_part_lost("asarray", given, dtype)
+            raise errors.imaginary_part_lost("astype", given, dtype)
         with np.errstate(all="ignore"):
             x = x.astype(NATIVE[dtype].as_numpy_dtype)
     with scope(device):

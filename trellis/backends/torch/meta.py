@@ -98,10 +98,10 @@ def constant(value: np.ndarray[Any, Any], *, like: torch.Tensor) -> torch.Tensor
 
 
 def from_numpy(x: np.ndarray[Any, Any], *, dtype: DType | None, device: Any, copy: bool | None) -> torch.Tensor:
-    if isinstance(x, (list, tuple)):  # inside torch.compile
-        return torch.tensor(
-            x, dtype=None if dtype is None else NATIVE[dtype], device=None if device is None else native_device(device)
-        )
+    if torch.compiler.is_compiling():  # which knows no attributes of NumPy's arrays
+        native = None if dtype is None else NATIVE[dtype]
+        made = torch.tensor(x, dtype=native) if isinstance(x, (list, tuple)) else torch.as_tensor(x)
+        return asarray(made, dtype=dtype, device=device, copy=copy)
     x = np.asarray(x)
     wanted = dtypes.as_dtype(x.dtype)
     # torch cannot hold read-only memory, negative strides or a foreign byte order

@@ -187,9 +187,6 @@ def _unique_all(x: Any) -> tuple[Any, Any, Any, Any]:
 
 
 def _full_like(x: Any, *, fill_value: Any, dtype: Any, device: Any) -> Any:
-    dtype = as_dtype(x.dtype) if dtype is None else dtype
-    if type(fill_value) is Traced:
-        return np.broadcast_to(ops.astype(fill_value, dtype), x.shape)
     return load("numpy").full_like(innermost(x), fill_value=fill_value, dtype=dtype, device=device)
 
 
