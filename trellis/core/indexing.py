@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from trellis.core import dtypes
+from trellis.core import dispatch, dtypes
 from trellis.core.dispatch import FREE, interpreters
 from trellis.core.typing import AnyArray
 
@@ -113,9 +113,8 @@ def _entry(x: AnyArray, entry: Any) -> tuple[Any, int]:
     if isinstance(entry, (int, np.integer)) and not isinstance(entry, bool):
         return int(entry), 1
     if isinstance(entry, bool) or type(entry) in HOST_DATA:
-        entry = on_host(entry)
-        if entry.dtype.kind in "mMOSU":
-            raise _no_index(entry.dtype)
+        if not dispatch.is_compiling() and (given := on_host(entry).dtype).kind in "mMOSU":
+            raise _no_index(given)
         entry = beside(x, entry)
     interpreter = interpreters[type(entry)]
     dtype = interpreter.dtype_of(entry)
