@@ -98,18 +98,15 @@ def _check_indices(row: Op, operands: Operands, shape: tuple[int, ...], params: 
         _check_range(row.name, next(indices), params["axis"] or 0, shape)
     if row.name == "gather":
         _check_tuples(row.name, next(indices), params["batch_dims"], shape)
-    axis, together = 0, []
+    axis = 0
     for entry in params.get("key", ()):
         index = next(indices) if entry == "array" else None
         if index is not None and index.dtype.kind == "b":
             axis += len(index.shape)
-            together.append((int(np.count_nonzero(index.values())) if index.values else 1,))
             continue
         if index is not None:
             _check_range("x[key]", index, axis, shape)
-            together.append(index.shape)
         axis += entry is not None
-    errors.check_together(together)
 
 
 def _check_tuples(op: str, indices: Facts, first: int, shape: tuple[int, ...]) -> None:

@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 
 from trellis.core.dtypes import DTYPES, KIND_ORDER, DType, common_dtype, int64, integer_range
-from trellis.core.shapes import broadcast_shapes
 
 _Shape = Sequence[int | None]
 
@@ -85,15 +84,6 @@ def first_out_of_range(op: str, indices: Any, axis: int, size: int) -> IndexErro
 
 def index_dtype(op: str, dtype: Any) -> TypeError:
     return TypeError(f"{op}: an index array must have an integer dtype, got {dtype}; cast it with tl.astype")
-
-
-def check_together(shapes: Sequence[tuple[int | None, ...]]) -> None:
-    """IndexError if index arrays that select these shapes do not broadcast."""
-    try:
-        broadcast_shapes(*shapes)
-    except ValueError:
-        shown = " and ".join(str(tuple(shape)) for shape in shapes)
-        raise IndexError(f"x[key]: index arrays of shapes {shown} do not broadcast; a mask counts as its True elements") from None
 
 
 def check_segments(op: str, dtype: DType, ids: _Shape, rows: DType, shape: _Shape) -> None:

@@ -15,7 +15,7 @@ from trellis.core.leaves import unwrap
 from trellis.core.typing import AnyArray, DeviceLike, DTypeLike, Like, Operand, Shape
 from trellis.ops import arguments
 from trellis.ops.arguments import check_fits, integer, optional_dtype
-from trellis.ops.conversion import asarray, is_array, placed
+from trellis.ops.conversion import asarray, astype, is_array, placed
 __all__ = ['arange', 'empty', 'empty_like', 'eye', 'full', 'full_like', 'linspace', 'ones', 'ones_like', 'zeros', 'zeros_like']
 _FLOATING: Any
 def create(op: str, backend: str | None, dtype: DTypeLike, device: DeviceLike, default: str, like: Any=None, **params: Any) -> AnyArray: ...

@@ -5,7 +5,6 @@ from typing import Any, Generic, NamedTuple, Unpack, overload
 from trellis.core.array import Array
 from trellis.core.container import Container
 from trellis.core.typing import AnyArray, ArrayT, Axis, DeviceLike, DTypeLike, HasShape, NestT, NumPyArray, Operand, Shape
-import operator
 from collections.abc import Iterator
 from typing import Any
 import numpy as np
@@ -13,6 +12,7 @@ from trellis.core import dtypes, tree
 from trellis.core.array import Array
 from trellis.core.dispatch import find_all, interpreters, load
 from trellis.core.free import Free
+from trellis.core.indexing import index_of
 from trellis.core.leaves import ARRAY, kind_of, unwrap
 from trellis.core.lifting import PER_LEAF
 from trellis.core.pytrees import Node, register as register_node

@@ -66,7 +66,6 @@ class _Plan:
     def __init__(self, x: torch.Tensor, indices: tuple[torch.Tensor, ...], key: tuple[Any, ...]) -> None:
         self.basic: list[Any] = []
         self.final: list[Any] = []
-        self.alone: list[tuple[int, torch.Tensor]] = []  # index arrays of no axes, with the axis of each
         flipped: list[int] = []
         given, source, result = iter(indices), 0, 0
         for entry in key:
@@ -104,7 +103,6 @@ class _Plan:
         else:
             self.basic.append(slice(None))
             index = index.to(torch.int64)  # torch takes uint8 for a mask, and refuses int16
-            self.alone += [(len(self.basic) - 1, index)] if index.dim() == 0 else []
         self.final.append(index.reshape(1) if index.dim() == 0 else index)
 
     def _squeezed(self) -> int:
@@ -116,10 +114,7 @@ class _Plan:
         return x[tuple(self.basic)]
 
     def check_range(self, view: torch.Tensor) -> None:
-        """torch looks at no index if nothing is chosen: here it indexes an array whose other axes are not empty.
-
-        As in NumPy an index beside an empty index array is not looked at, unless it is one of no axes.
-        """
+        """torch looks at no index if nothing is chosen: here it indexes an array whose other axes are not empty."""
         sizes: list[int] = []
         for entry in self.final:
             masked = not isinstance(entry, slice) and entry.dtype is torch.bool
@@ -127,8 +122,6 @@ class _Plan:
             given = view.shape[len(sizes) : len(sizes) + width]
             sizes.extend((1,) if isinstance(entry, slice) else given)
         view.new_zeros(()).expand(sizes)[tuple(self.final)]
-        for axis, index in self.alone:
-            view.new_zeros(()).expand(view.shape[axis])[index]
 
 
 def _forwards(entry: slice, size: int) -> slice:
