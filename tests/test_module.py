@@ -16,7 +16,6 @@ from helpers import check, compiled, make, to_numpy
 
 import trellis as tl
 from trellis.core.dispatch import load
-from trellis.transforms.compile import _keys_beside
 
 X = np.random.default_rng(0).normal(size=(6, 3)).astype(np.float32)
 
@@ -578,14 +577,24 @@ def test_a_compiled_training_step(backend: str) -> None:
     assert buffers.all_close(own_buffers, rtol=1e-4, atol=1e-6)
 
 
-def test_a_key_goes_where_the_arrays_are(backend: str) -> None:
-    """A key that no framework made would be a constant of the compiled function."""
-    (x, key), named = _keys_beside([make(backend, X), tl.Key(7)], {"seed": tl.Key(8)})
-    assert type(key._data) is type(x) or backend == "numpy"
-    check(key.leaf(), np.array([0, 7], np.uint32))
-    check(named["seed"].leaf(), np.array([0, 8], np.uint32))
-    alone = tl.Key(7)
-    assert _keys_beside([alone], {})[0][0] is alone
+def test_a_key_goes_where_the_arrays_are(backend: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A key that no framework made is an argument of a compiled function and no constant: another key draws other numbers."""
+    if backend == "torch":
+        from trellis.backends.torch import control
+
+        monkeypatch.setattr(control, "OPTIONS", {"backend": "eager"})
+    x, traced = make(backend, X), []
+
+    def draw(x: Any, key: tl.Key, *, seed: tl.Key) -> Any:
+        traced.append(key)
+        return x + tl.random_uniform(shape=(3,), seed=key, like=x), tl.random_uniform(shape=(3,), seed=seed, like=x)
+
+    fast = tl.compile(draw)
+    for n in (7, 8):
+        for found, expected in zip(fast(x, tl.Key(n), seed=tl.Key(n + 1)), draw(x, tl.Key(n), seed=tl.Key(n + 1))):
+            check(found, expected, tolerance=1e-6)
+    eager_calls = 2
+    assert len(traced) == eager_calls + (1 if backend in ("jax", "tensorflow") else 2)
 
 
 def test_compiled_calls(backend: str) -> None:

@@ -102,6 +102,7 @@ WIDER: dict[tuple[str, str, str], float] = {
     ("jax", "log1p", "float64"): 53,
     ("jax", "digamma", "float64"): 10,
     ("jax", "digamma", "float32"): 7,
+    ("jax", "erfc", "float64"): 8,
     ("jax", "erfc", "float32"): 11,
     ("jax", "erfinv", "float64"): 6,
     ("jax", "erfinv", "float32"): 6,
