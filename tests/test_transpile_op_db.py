@@ -22,6 +22,7 @@ UNDEFINED = ("empty", "new_empty")  # ops that return whatever the memory holds
 # Ops whose result is one of many: the product of the factors is compared.
 FACTORS = {
     "linalg_svd.default": lambda u, s, vh: (u[..., : s.shape[-1]] * s[..., None, :]) @ vh[..., : s.shape[-1], :],
+    "linalg_eig.default": lambda w, v: (v * w[..., None, :]) @ np.linalg.inv(v),
     "linalg_eigh.default": lambda w, v: (v * w[..., None, :]) @ np.swapaxes(v, -1, -2).conj(),
     "linalg_qr.default": lambda q, r: q @ r if q.size else r,
 }
