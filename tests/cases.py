@@ -63,7 +63,7 @@ _UNARY: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "asinh": (np.arcsinh, (R, C)), "atan": (np.arctan, (R,)), "atanh": (np.arctanh, (U,)), "bitwise_invert": (np.invert, (I, B)),
     "ceil": (np.ceil, (R,)), "conj": (np.conj, (C, R)), "cos": (np.cos, (R, C)), "cosh": (np.cosh, (R, C)),
     "digamma": (scipy.special.digamma, (P, R)), "erf": (scipy.special.erf, (R, EDGE)), "erfc": (scipy.special.erfc, (R, 5 * P)),
-    "erfinv": (scipy.special.erfinv, (U,)), "exp": (np.exp, (R, C)), "expit": (scipy.special.expit, (R, 30 * R)),
+    "erfinv": (scipy.special.erfinv, (U,)), "exp": (np.exp, (R, C)), "expit": (scipy.special.expit, (R, 30 * R)), "sigmoid": (scipy.special.expit, (R,)),
     "expm1": (np.expm1, (R, 1e-9 * R, C)), "floor": (np.floor, (R,)), "gammaln": (lambda x: np.where(x == -np.inf, np.inf, scipy.special.gammaln(x)), (P, R)),
     "i0": (scipy.special.i0, (R, 9 * R)), "imag": (np.imag, (C,)), "isfinite": (np.isfinite, (EDGE, I)), "isinf": (np.isinf, (EDGE, I)),
     "isnan": (np.isnan, (EDGE, I)), "log": (np.log, (P, C)), "log10": (np.log10, (P,)), "log1p": (np.log1p, (P, 1e-9 * P)),

@@ -48,6 +48,7 @@ class Run:
         self.key, self.rate = Key(settings["seed"]), rate_of(self.optimizer)
         self.moment: Moment | None = None
         self._began_with: dict[str, Any] = {}
+        self._about: Any = None  # the structure and shapes of the weights that the state of the optimizer is for
         self.watchers: list[Callback] = []  # the progress, the callbacks and the checkpoint
         self._take_over()
 
