@@ -18,6 +18,12 @@ HALVES = {"float16": (np.dtype("float16"), 4e-3), "bfloat16": (bfloat16, 3e-2)}
 Function = Callable[..., Any]
 
 
+def require(held: bool) -> None:
+    """An assert for `forward`: the matrix counts asserts and describes each, which torch.compile cannot trace."""
+    if not held:
+        raise AssertionError
+
+
 def exact(array: Any) -> Any:
     """The array rounded to a few bits, which every dtype of floats holds."""
     return np.round(np.asarray(array, np.float64) * 8) / 8

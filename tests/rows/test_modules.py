@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from helpers import check, make, to_numpy
-from row_forms import module_forms
+from row_forms import module_forms, require
 
 import trellis as tl
 
@@ -115,7 +115,7 @@ class Net(tl.Module):
         self.linear10 = linear(backend)
 
     def forward(self, x: Any) -> Any:
-        assert type(x) is tl.Array
+        require(type(x) is tl.Array)
         return tl.tanh(self.linear10(tl.tanh(self._linear1(tl.tanh(self.linear0(x))))))
 
 
@@ -206,8 +206,8 @@ def test_module_w_none_attribute(backend: str) -> None:
             self.more = None
 
         def forward(self, x: Any) -> Any:
-            assert self.nothing is None
-            assert self.layers[1] is None
+            require(self.nothing is None)
+            require(self.layers[1] is None)
             for layer in self.layers:
                 x = x if layer is None else tl.tanh(layer(x))
             return tl.tanh(self.last(x))
@@ -236,7 +236,7 @@ def test_with_custom_var_structure(backend: str) -> None:
 
         def forward(self, x: Any) -> Any:
             first, second = self.encoder.weights
-            assert self.absent is None
+            require(self.absent is None)
             x = tl.tanh(x @ first.mT + self.v.encoder.biases.a)
             return tl.tanh(tl.tanh(x @ second.mT + self.shift) @ self.v.w.mT + self.shift)
 
