@@ -43,40 +43,36 @@ def transpile(
     `progress` is called with a line for each step.
     """
     say = progress or (lambda line: None)
-    source = _source(obj, to, example)
-    torch = import_module("trellis.trace.capture.torch")
-    originals = import_module("trellis.trace.capture.original")
-    nest = torch.Nest(_arguments(example, example_kwargs))
-    program, other, own = _captured(torch, originals, source, nest, training, say)
+    torch, original = _original(obj, to, example, example_kwargs)
+    program, other, own = _captured(torch, original, training, say)
     if own and not check:
         raise TranspileError(_own_backward(own))
-    is_module = hasattr(source, "named_parameters")
     say(f"moving the weights to {to}")
-    made: Any = _module(source, program, to) if is_module else _function(source, program)
+    made: Any = _module(original.source, program, to) if original.is_module else _function(original.source, program)
     if check:
-        original = originals.TorchOriginal(source, nest)
-        checker = Checker(program, made._state_at if is_module else lambda name: None, original, to)  # type: ignore[arg-type]
+        checker = Checker(program, made._state_at if original.is_module else lambda name: None, original, to)  # type: ignore[arg-type]
+        tensors = original.nest.tensors
         try:
-            difference = checker.verify(nest.tensors, other, say)
+            difference = checker.verify(tensors, other, say)
         except DifferenceError as error:
             if own and isinstance(error, GradientError):
                 raise TranspileError(_own_backward(own)) from error.__cause__
-            if not _is_rounding(torch, source, nest, to, training, say):
+            if not _is_rounding(torch, original, to, training, say):
                 raise
             checker.rounds = True
-            difference = checker.verify(nest.tensors, other, say)
+            difference = checker.verify(tensors, other, say)
         object.__setattr__(made, "difference", difference)
     say("done")
     return made
 
 
-def _is_rounding(torch: Any, source: Any, nest: Any, to: str, training: bool, say: Callable[[str], None]) -> bool:
+def _is_rounding(torch: Any, original: Any, to: str, training: bool, say: Callable[[str], None]) -> bool:
     """Whether the source in float64 is within the limits: then its numbers in float32 differ by rounding, and no op is wrong."""
-    doubled = torch.doubled(source, nest.tensors)
+    doubled = torch.doubled(original.source, original.nest.tensors)
     if doubled is None:
         return False
     say("comparing in float64")
-    args, kwargs = torch.fill(nest.skeleton, doubled[1])
+    args, kwargs = torch.fill(original.nest.skeleton, doubled[1])
     wide = "numpy" if to == "jax" and load(to).default_int() is int32 else to  # JAX has no float64 without x64
     try:
         transpile(doubled[0], wide, example=args, example_kwargs=kwargs, training=training)
@@ -92,7 +88,16 @@ def _own_backward(functions: list[str]) -> str:
     )
 
 
-def _source(obj: Any, to: str, example: Any) -> Any:
+def _original(obj: Any, to: str, example: Any, kwargs: Mapping[str, Any] | None) -> tuple[Any, Any]:
+    """The module that captures sources of torch, and the source with its example as it runs in torch."""
+    source = _source(obj, to)
+    torch = import_module("trellis.trace.capture.torch")
+    nest = torch.Nest(_arguments(example, kwargs))
+    torch.check_source(source, nest.tensors)
+    return torch, import_module("trellis.trace.capture.original").TorchOriginal(source, nest)
+
+
+def _source(obj: Any, to: str) -> Any:
     if to not in BACKENDS:
         raise ValueError(f"transpile: to={to!r} is unknown; use one of {', '.join(map(repr, BACKENDS))}")
     load(to)
@@ -114,40 +119,37 @@ def _arguments(example: Any, kwargs: Mapping[str, Any] | None) -> tuple[tuple[An
     return tuple(moved[0]), dict(moved[1])
 
 
-def _captured(
-    torch: Any, originals: Any, source: Any, nest: Any, training: bool, say: Callable[[str], None]
-) -> tuple[Program, Any, list[str]]:
+def _captured(torch: Any, original: Any, training: bool, say: Callable[[str], None]) -> tuple[Program, Any, list[str]]:
     """The graphs of a source, a second example of another batch size if the source takes one, and backwards of the user's own."""
-    torch.check_source(source, nest.tensors)
-    original = originals.TorchOriginal(source, nest)
-    own = torch.gradient_functions(_run_original(torch, original, nest))
-    other = _other_batch(torch, original, nest)
+    source, nest = original.source, original.nest
+    own = torch.gradient_functions(_run_original(torch, original))
+    other = _other_batch(torch, original)
     wide = nest
     if other is not None and all(x.shape[0] == 1 for x in nest.tensors if x.ndim):
         wide = torch.Nest(torch.fill(nest.skeleton, other))  # torch.export fixes sizes of 1
-    is_module = hasattr(source, "named_parameters")
     modes: dict[bool, Mode] = {}
-    for mode in (False, True) if training and is_module else (False,):
+    for mode in (False, True) if training and original.is_module else (False,):
         say(f"capturing {'training' if mode else 'evaluation'}")
         with torch.in_mode(source, mode):
             modes[mode] = Mode(*torch.capture(source, wide, ROWS, run_row))
     if len(modes) == 2 and str(modes[True].graph) == str(modes[False].graph):
         modes[True] = modes[False]
-    call = source.forward if is_module else source
+    call = source.forward if original.is_module else source
     arguments = Arguments(_title(source), _signature(call), nest.skeleton, lambda x: isinstance(x, torch.Hole))
     return Program(modes, arguments, torch.fill), other, own
 
 
-def _run_original(torch: Any, original: Any, nest: Any) -> list[Any]:
+def _run_original(torch: Any, original: Any) -> list[Any]:
     """The results of the source on the example, with their gradient functions."""
-    if not nest.tensors:
+    tensors = original.nest.tensors
+    if not tensors:
         raise TranspileError("transpile: the example holds no tensor; give example=(x, ...), the arguments of a call")
     try:
-        results = original.graph_functions(nest.tensors)
+        results = original.graph_functions(tensors)
     except TranspileError:
         raise
     except Exception as error:
-        shapes = [tuple(x.shape) for x in nest.tensors]
+        shapes = [tuple(x.shape) for x in tensors]
         raise TranspileError(
             f"{torch.line_of(error)}: the source itself fails on the example, of shapes {shapes}: {type(error).__name__}: "
             f"{error}; give the arguments of a call that works"
@@ -157,12 +159,13 @@ def _run_original(torch: Any, original: Any, nest: Any) -> list[Any]:
     return results
 
 
-def _other_batch(torch: Any, original: Any, nest: Any) -> Any:
+def _other_batch(torch: Any, original: Any) -> Any:
     """The example with one more element in its batch, if every tensor has one along the first axis and the source takes it."""
-    sizes = {x.shape[0] for x in nest.tensors if x.ndim}
+    tensors = original.nest.tensors
+    sizes = {x.shape[0] for x in tensors if x.ndim}
     if len(sizes) != 1 or 0 in sizes:
         return None
-    other = [torch.longer(x) for x in nest.tensors]
+    other = [torch.longer(x) for x in tensors]
     try:
         original.outputs(other, False)
     except Exception:
@@ -275,13 +278,9 @@ def can_transpile(
     It names the ops used, those that have no row with the line of the source that needs each, or the line of a branch on values.
     """
     try:
-        source = _source(obj, to, example)
-        torch = import_module("trellis.trace.capture.torch")
-        originals = import_module("trellis.trace.capture.original")
-        nest = torch.Nest(_arguments(example, example_kwargs))
-        torch.check_source(source, nest.tensors)
-        _run_original(torch, originals.TorchOriginal(source, nest), nest)
-        ops, missing = torch.survey(source, nest, ROWS)
+        torch, original = _original(obj, to, example, example_kwargs)
+        _run_original(torch, original)
+        ops, missing = torch.survey(original.source, original.nest, ROWS)
     except Exception as error:
         return TranspileReport(False, reason=str(error))
     reason = (
