@@ -114,20 +114,15 @@ def _check_tuples(op: str, indices: Facts, first: int, shape: tuple[int, ...]) -
     if indices.values is not None and indices.dtype.kind in "iu":
         values = indices.values()
         for column in range(values.shape[-1]):
-            _check_inside(op, values[..., column], first + column, shape)
+            axis = first + column
+            errors.check_in_range(op, values[..., column], axis, shape[axis])
 
 
 def _check_range(op: str, index: Facts, axis: int, shape: tuple[int, ...]) -> None:
     if index.dtype.kind not in "iu":
         raise errors.index_dtype(op, index.dtype)
     if index.values is not None:
-        _check_inside(op, index.values(), axis, shape)
-
-
-def _check_inside(op: str, values: np.ndarray[Any, Any], axis: int, shape: tuple[int, ...]) -> None:
-    wrong = errors.first_out_of_range(op, values, axis, shape[axis])
-    if wrong is not None:
-        raise wrong
+        errors.check_in_range(op, index.values(), axis, shape[axis])
 
 
 def _check_value(op: str, operands: Operands, shape: tuple[int, ...], params: Params) -> None:

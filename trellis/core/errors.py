@@ -72,14 +72,12 @@ def no_dimensions(op: str) -> ValueError:
 
 
 # ---- indices and counts --------------------------------------------------------------------------------------------------------
-def out_of_range(op: str, index: int, axis: int, size: int) -> IndexError:
-    return IndexError(f"{op}: index {index} is out of range for axis {axis} with size {size}")
-
-
-def first_out_of_range(op: str, indices: Any, axis: int, size: int) -> IndexError | None:
-    """The error for the first of the NumPy `indices` that lies outside of an axis of `size`, or None if all lie inside."""
+def check_in_range(op: str, indices: Any, axis: int, size: int) -> None:
+    """IndexError for the first of the NumPy `indices` that lies outside of an axis of `size`."""
     outside = (indices < -size) | (indices >= size)
-    return out_of_range(op, int(indices[outside].flat[0]), axis, size) if np.any(outside) else None
+    if np.any(outside):
+        index = int(indices[outside].flat[0])
+        raise IndexError(f"{op}: index {index} is out of range for axis {axis} with size {size}")
 
 
 def index_dtype(op: str, dtype: Any) -> TypeError:

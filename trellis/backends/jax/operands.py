@@ -107,9 +107,7 @@ def check_indices(op: str, indices: Any, size: int, axis: int) -> None:
     if indices.dtype.kind not in "iu":
         raise errors.index_dtype(op, indices.dtype.name)
     if is_concrete(indices):
-        wrong = errors.first_out_of_range(op, np.asarray(indices), axis, size)
-        if wrong is not None:
-            raise wrong
+        errors.check_in_range(op, np.asarray(indices), axis, size)
 
 
 def as_index(x: Any) -> Any:

@@ -212,9 +212,7 @@ def _check_points(points: list[Any], own: Any) -> None:
     """IndexError for the first index that is outside, if they are concrete: their sum may be inside."""
     for axis, (index, size) in enumerate(zip(points, own)):
         if not is_traced(index) and size is not None:
-            wrong = errors.first_out_of_range("x[key]", index.numpy(), axis, size)
-            if wrong is not None:
-                raise wrong
+            errors.check_in_range("x[key]", index.numpy(), axis, size)
 
 
 # ---- take and gather -----------------------------------------------------------------------------------------------------------
