@@ -106,7 +106,7 @@ WIDER: dict[tuple[str, str, str], float] = {
     ("jax", "erfc", "float32"): 11,
     ("jax", "erfinv", "float64"): 6,
     ("jax", "erfinv", "float32"): 6,
-    ("jax", "gammaln", "float64"): 6,
+    ("jax", "gammaln", "float64"): 9,
     ("jax", "gammaln", "float32"): 11,
     ("jax", "sinh", "float32"): 6,
     ("tensorflow", "digamma", "float64"): 6,
@@ -176,8 +176,9 @@ def points(dtype: np.dtype[Any], low: float | None, high: float | None) -> np.nd
             700.0,
         ]
     )
+    beside_one = 1 + float(info.eps) * np.array([-64, -8, -1, -0.5, 1, 8, 64])
     with np.errstate(over="ignore"):
-        found = np.concatenate([-sizes, -near, near, sizes]).astype(dtype)
+        found = np.concatenate([-sizes, -near, -beside_one, beside_one, near, sizes]).astype(dtype)
     wide = found.astype("float64")
     inside = (
         np.isfinite(wide) & (wide > (-np.inf if low is None else low)) & (wide < (np.inf if high is None else high)) & (wide != 0)

@@ -28,6 +28,18 @@ DATA_DEPENDENT = {
     "nonzero", "repeat", "unique_all", "unique_counts", "unique_inverse", "unique_values", "bincount", "histogram", "segment_sum",
     "segment_max", "segment_min", "padding_mask",
 }  # fmt: skip
+
+
+def _polynomial(roots: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Coefficients of the polynomial with these roots: of a double root half of the digits are exact, of these all."""
+    wide = roots.astype(np.complex128)
+    made = np.ones((*roots.shape[:-1], 1), np.complex128)
+    for i in range(roots.shape[-1]):
+        none = np.zeros_like(made[..., :1])
+        made = np.concatenate([made, none], -1) - wide[..., i : i + 1] * np.concatenate([none, made], -1)
+    return made.astype(roots.dtype)
+
+
 # Each result is right up to the sign or order of its parts: these are compared.
 DECOMPOSITIONS: dict[str, Callable[[list[Any]], list[Any]]] = {
     "qr": lambda parts: [np.abs(parts[1])],
@@ -35,8 +47,8 @@ DECOMPOSITIONS: dict[str, Callable[[list[Any]], list[Any]]] = {
     "eigh": lambda parts: [parts[0]],
     # The residuals of a square system are rounding errors of the solution.
     "lstsq": lambda parts: [np.concatenate([parts[0].ravel(), np.sqrt(parts[1]).ravel()]), *parts[2:]],
-    "eig": lambda parts: [np.sort_complex(parts[0])],
-    "eigvals": lambda parts: [np.sort_complex(parts[0])],
+    "eig": lambda parts: [_polynomial(parts[0])],
+    "eigvals": lambda parts: [_polynomial(parts[0])],
 }
 # Of these only the values have a derivative that is the same for every choice of the vectors.
 _DIFFERENTIABLE = {"eigh": slice(1), "svd": slice(1, 2), "qr": slice(0), "eig": slice(1)}

@@ -7,7 +7,7 @@ from typing import Any
 
 from trellis import ops as tl
 from trellis.composites.reduction import is_empty, root, squared
-from trellis.composites.support import cast, wide
+from trellis.composites.support import axes_of, cast, count, wide
 from trellis.core.array import Array
 from trellis.core.dtypes import real_of
 from trellis.core.typing import Axis
@@ -18,10 +18,10 @@ def vector_norm(x: Array, *, axis: Axis, keepdims: bool, ord: float) -> Array:
     options: Any = {"axis": axis, "keepdims": keepdims}
     if ord == 0:
         result = tl.count_nonzero(x, **options)
+    elif ord == math.inf or count(x.shape[a] for a in axes_of("vector_norm", axis, x.ndim)) == 1:
+        result = _largest(abs(x), **options)  # also of one value, whose square may overflow
     elif ord == 2:
         result = root(tl.sum(squared(x), **options))
-    elif ord == math.inf:
-        result = _largest(abs(x), **options)
     elif ord == -math.inf:
         result = tl.min(abs(x), **options)
     elif ord == 1:

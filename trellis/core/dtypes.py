@@ -208,6 +208,7 @@ def common_dtype(items: Iterable[Any], default_int: DType = int64) -> DType:
     strong = [x for x in items if type(x) is DType]
     kinds = {"b" if isinstance(x, builtins.bool) else "i" if isinstance(x, int) else "f" if isinstance(x, float) else "c"
              for x in items if type(x) is not DType}  # fmt: skip
+    strong = [x for x in strong if x.kind in "fc"] or strong  # a float takes integers of every dtype beside it
     found = strong[0] if strong else bool
     for dtype in strong[1:]:
         found = promote(found, dtype)

@@ -67,7 +67,8 @@ class _Moments(Optimizer, keeps=("mean", "square")):
     epsilon: float = 1e-8
 
     def moments(self, g: Array, slots: Slots) -> tuple[Array, Array]:
-        return _average(slots[0], g, self.beta1), _average(slots[1], square(g), self.beta2)
+        # as torch's kernels do: a square that overflowed once stays infinite, and its weight stays as it is
+        return _average(slots[0], g, self.beta1), self.beta2 * slots[1] + (1.0 - self.beta2) * square(g)
 
     def corrections(self, step: Any) -> tuple[Any, Any]:
         return _correction(self.beta1, step), _correction(self.beta2, step)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Sequence
 from typing import Any
 
@@ -11,7 +10,7 @@ import numpy as np
 from trellis.backends.numpy.meta import BLAS, FLOAT32, HALVES, NATIVE, cast, dtype_of
 from trellis.backends.numpy.quiet import quiet
 from trellis.core import errors
-from trellis.core.dtypes import common_dtype, promote
+from trellis.core.dtypes import common_dtype
 from trellis.core.table import compute_dtype
 
 
@@ -44,7 +43,7 @@ def floating(arrays: Sequence[Any]) -> tuple[list[Any], np.dtype[Any] | None]:
     """The arrays in a common dtype that BLAS computes in, and the half precision to round the result to, if it has one."""
     if all(type(x) is np.ndarray and x.dtype == arrays[0].dtype for x in arrays) and arrays[0].dtype in BLAS:
         return list(arrays), None
-    dtype = NATIVE[functools.reduce(promote, [dtype_of(x) for x in arrays if x is not None])]
+    dtype = NATIVE[common_dtype([dtype_of(x) for x in arrays if x is not None])]
     compute = dtype if dtype in BLAS else FLOAT32
     return [x if x is None else cast(np.asarray(x), compute) for x in arrays], dtype if dtype in HALVES else None
 

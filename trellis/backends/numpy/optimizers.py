@@ -58,9 +58,9 @@ def _adam(
     for w, g, mean, square in zip(weights, grads, means, squares):
         if decay and not decoupled:
             g = g + decay * w
-        change = np.multiply(g, 1 - beta1)
-        mean = np.multiply(mean, beta1, out=mean if in_place else None)
-        mean += change
+        change = np.subtract(g, mean)
+        change *= 1 - beta1
+        mean = np.add(mean, change, out=mean if in_place else None)
         np.multiply(g, g, out=change)
         change *= 1 - beta2
         square = np.multiply(square, beta2, out=square if in_place else None)
