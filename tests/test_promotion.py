@@ -64,7 +64,7 @@ def promoted(a: str, b: str) -> str | None:
 def in_domain(op: str, dtype: str) -> str | None:
     """The dtype that `op` computes in: integers move to float32 where it is defined on floats; None where it is not defined."""
     kind = tl.dtypes.DTYPES[dtype].kind
-    domain = table.TABLE[op].domain
+    domain = table.TABLE[getattr(tl, op).__name__].domain  # sigmoid is another name of expit
     if domain in (table.FLOATING, table.REAL_FLOATING) and kind in "biu":
         return "float32"
     allowed = {
