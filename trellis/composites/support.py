@@ -13,7 +13,8 @@ import numpy as np
 
 from trellis.core.array import Array
 from trellis.core.dispatch import find_all, interpreters
-from trellis.core.dtypes import DType, bfloat16, common_dtype, float16, float32, float64, int64, integer_range, real_of
+from trellis.core.dtypes import DType, bfloat16, float16, float32, float64, int64, integer_range, real_of
+from trellis.core.errors import common_dtype_of
 from trellis.core.leaves import unwrap
 from trellis.core.typing import AnyArray, Axis, Operand
 from trellis.ops.arguments import check_axis
@@ -95,10 +96,7 @@ def cast(x: Operand, dtype: DType) -> Operand:
 
 def common(op: str, *operands: Operand) -> DType:
     """The common dtype of arrays and Python numbers."""
-    try:
-        return common_dtype([x if is_scalar(x) else dtype_of(x) for x in operands], default_int(*operands))
-    except TypeError as error:
-        raise TypeError(f"{op}: {error}") from None
+    return common_dtype_of(op, [x if is_scalar(x) else dtype_of(x) for x in operands], default_int(*operands))
 
 
 def floating(op: str, *operands: Operand | None, real: bool = False) -> tuple[Any, ...]:

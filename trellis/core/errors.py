@@ -167,11 +167,6 @@ def check_fill(op: str, value: Any, dtype: DType) -> None:
         check_assignable(op, value, dtype)
 
 
-def integer_overflow(op: str, value: int, dtype: DType) -> OverflowError:
-    low, high = integer_range(dtype)
-    return OverflowError(f"{op}: the Python integer {value} does not fit in {dtype} ({low} to {high})")
-
-
 def check_assignable(op: str, value: Any, dtype: DType) -> None:
     """TypeError or OverflowError if `value`, a DType or a Python number, does not go into an array of `dtype`."""
     if value is None:
@@ -184,7 +179,7 @@ def check_assignable(op: str, value: Any, dtype: DType) -> None:
     if is_number and dtype.kind in "iu":
         low, high = integer_range(dtype)
         if not low <= value <= high:
-            raise integer_overflow(op, value, dtype)
+            raise OverflowError(f"{op}: the Python integer {value} does not fit in {dtype} ({low} to {high})")
 
 
 # ---- copies and devices --------------------------------------------------------------------------------------------------------
