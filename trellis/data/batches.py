@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
@@ -13,7 +12,7 @@ from trellis.core.array import Array
 from trellis.core.container import Container
 from trellis.core.dispatch import interpreters
 from trellis.core.leaves import unwrap
-from trellis.data.files import Files
+from trellis.data.files import Files, Ordered
 from trellis.data.iterables import Iterables, Prefetched
 from trellis.ops.conversion import as_arrays, is_array
 from trellis.ops.indexing import take
@@ -25,7 +24,7 @@ ORDER = 0x6F72646572  # keeps the keys of orders apart from those of steps
 _BLOCK = 2**20  # bytes of NumPy arrays whose rows are taken at once
 
 
-class Batches:
+class Batches(Ordered):
     """Batches of arrays that belong together, row by row, in a new order each time they are iterated.
 
     `arrays` is an array or a nest of them: `(x, y)`. The order follows from `seed` and the epoch alone, so it is the same for
@@ -50,24 +49,13 @@ class Batches:
         rows = {path: x.shape[0] for path, x in found}
         if len(set(rows.values())) > 1:
             raise ValueError(f"Batches: the arrays have different numbers of rows: {rows}")
-        self.arrays, self.batch_size, self.shuffle, self.drop_last = arrays, batch_size, shuffle, drop_last
-        self.rows = next(iter(rows.values()), 0)
-        self.key = fold_in(seed, ORDER)
-        self.started = 0
-        if not len(self):
-            raise ValueError(f"Batches: {self.rows} rows make no batch of {batch_size}")
+        self.arrays = arrays
+        super().__init__("Batches", next(iter(rows.values()), 0), batch_size, shuffle, fold_in(seed, ORDER), drop_last)
 
     @property
     def settings(self) -> dict[str, Any]:
         """The settings that decide the batches of an epoch, beside the arrays themselves."""
         return {"rows": self.rows, "batch_size": self.batch_size, "shuffle": self.shuffle, "drop_last": self.drop_last}
-
-    def __len__(self) -> int:
-        return self.rows // self.batch_size if self.drop_last else math.ceil(self.rows / self.batch_size)
-
-    def __iter__(self) -> Iterator[Any]:
-        self.started += 1
-        return self.epoch(self.started - 1)
 
     def epoch(self, number: int, start: int = 0, change: Callable[[Any], Any] | None = None) -> Iterator[Any]:
         """The batches of an epoch, counted from 0; from batch `start` on. `change` is applied to their arrays.
@@ -96,13 +84,6 @@ class Batches:
     def first(self) -> Any:
         """A batch, to look at."""
         return next(self.epoch(0))
-
-    def state(self) -> dict[str, Any]:
-        return {}  # all that is random follows from the seed
-
-    def set_state(self, state: Any) -> None: ...
-
-    def check_epochs(self, name: str, epochs: int) -> None: ...
 
 
 def _rows(x: Any, rows: slice, order: Any) -> Any:

@@ -15,7 +15,7 @@ import math
 import os
 import struct
 import zipfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
@@ -23,7 +23,7 @@ import numpy as np
 
 from trellis.core.array import unwrap
 from trellis.optim.schedules import whole_number
-from trellis.random.keys import fold_in
+from trellis.random.keys import Key, fold_in
 from trellis.random.samplers import permutation
 
 ORDER = 0x66696C6573  # keeps the keys of these orders apart from others of the same seed
@@ -56,7 +56,33 @@ def files(
     return Files(paths, batch_size, columns, shuffle, seed, drop_last, ahead)
 
 
-class Files:
+class Ordered:
+    """Batches of some rows, in an order that follows from a seed and the number of the epoch."""
+
+    epoch: Callable[..., Iterator[Any]]
+
+    def __init__(self, op: str, rows: int, batch_size: int, shuffle: bool, key: Key, drop_last: bool) -> None:
+        self.rows, self.batch_size, self.shuffle, self.drop_last = rows, batch_size, shuffle, drop_last
+        self.key, self.started = key, 0
+        if not len(self):
+            raise ValueError(f"{op}: {rows} rows make no batch of {batch_size}")
+
+    def __len__(self) -> int:
+        return self.rows // self.batch_size if self.drop_last else math.ceil(self.rows / self.batch_size)
+
+    def __iter__(self) -> Iterator[Any]:
+        self.started += 1
+        return self.epoch(self.started - 1)
+
+    def state(self) -> dict[str, Any]:
+        return {}  # all that is random follows from the seed
+
+    def set_state(self, state: Any) -> None: ...
+
+    def check_epochs(self, name: str, epochs: int) -> None: ...
+
+
+class Files(Ordered):
     """Batches from files, made by `tl.data.files`: `epoch(n)` gives those of one epoch, as NumPy arrays."""
 
     def __init__(
@@ -72,13 +98,10 @@ class Files:
         self.forms = {name: first.form(name) for name in self.columns}
         for shard in self.shards:
             shard.check(first, self.columns)
-        self.batch_size, self.shuffle, self.drop_last, self.ahead = batch_size, shuffle, drop_last, ahead
         self.ends = np.cumsum([shard.rows for shard in self.shards])
-        self.rows = int(self.ends[-1])
-        self.seed, self.key, self.started = seed, fold_in(seed, ORDER), 0
+        self.seed, self.ahead = seed, ahead
         self.parts: dict[int, tuple[int, int]] = {}  # number of rows -> which of them were taken of the last such batch
-        if not len(self):
-            raise ValueError(f"files: {self.rows} rows make no batch of {batch_size}")
+        super().__init__("files", int(self.ends[-1]), batch_size, shuffle, fold_in(seed, ORDER), drop_last)
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -88,12 +111,8 @@ class Files:
         order = {"files_seed": self.seed, "shuffle": self.shuffle}
         return {"files": digest, "batch_size": self.batch_size, "drop_last": self.drop_last, **order}
 
-    def __len__(self) -> int:
-        return self.rows // self.batch_size if self.drop_last else math.ceil(self.rows / self.batch_size)
-
     def __iter__(self) -> Iterator[Any]:
-        self.started += 1
-        return (tuple(column[:] for column in batch) for batch in self.epoch(self.started - 1))
+        return (tuple(column[:] for column in batch) for batch in super().__iter__())
 
     def epoch(self, number: int, start: int = 0) -> Iterator[tuple[Column, ...]]:
         """The batches of an epoch, counted from 0, from batch `start` on; a column is read when a part of it is asked for."""
@@ -135,13 +154,6 @@ class Files:
 
     def first(self) -> Any:
         return tuple(column[:] for column in Rows(self, self.order(0)[: self.batch_size]).batch())
-
-    def state(self) -> dict[str, Any]:
-        return {}  # all that is random follows from the seed
-
-    def set_state(self, state: Any) -> None: ...
-
-    def check_epochs(self, name: str, epochs: int) -> None: ...
 
 
 def _permutation(rows: int, key: Any) -> Any:
