@@ -7,24 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from trellis.backends.numpy.tape.recording import (
-    Node,
-    Seed,
-    Traced,
-    backward,
-    custom_gradient,
-    fit,
-    innermost,
-    kept_memory,
-    leaf,
-    lower,
-    new_depth,
-    zeros_like,
-)
+from trellis.backends.numpy.tape.recording import Seed, Traced, backward, custom_gradient, fit, innermost, leaf, lower, new_depth
 from trellis.backends.numpy.tape.repeating import checkpoint
-from trellis.backends.numpy.tape.watching import check_unchanged, owner, watch, watching
+from trellis.backends.numpy.tape.rules_support import zeros_like
+from trellis.backends.numpy.tape.watching import check_unchanged, watch_shared, watching
 from trellis.core import tree
-from trellis.core.array import Array
+from trellis.core.array import Array, unwrap
 from trellis.ops.manipulation import reshape, stack
 
 __all__ = ["checkpoint", "constants", "custom_gradient", "jacobian", "jvp", "stop_gradient", "value_and_grad", "vjp"]
@@ -55,12 +43,11 @@ def vjp(
     variables = [leaf(x, depth) for x in leaves]
     with watching(depth) as watched:
         outputs, aux = function(variables)
-        made: list[tuple[Node, int] | None] = [
-            (y.node, y.slot) if type(y) is Traced and y.node.depth == depth else None for y in outputs
-        ]
+        made = [(y.node, y.slot) if type(y) is Traced and y.node.depth == depth else None for y in outputs]
         values = [lower(y, depth) for y in outputs]
         aux = _taken_out(aux, depth)
-        _watch_shared((*leaves, *values, *tree.leaves(aux)), kept_memory([origin[0] for origin in made if origin]), depth)
+        reachable = map(unwrap, (*leaves, *values, *tree.leaves(aux)))  # which the user can change
+        watch_shared(reachable, [origin[0] for origin in made if origin], depth)
 
     def pullback(cotangents: Leaves) -> list[Any]:
         check_unchanged(watched)
@@ -69,14 +56,6 @@ def vjp(
         return _gradients(variables, leaves, seeds, cotangents)
 
     return values, aux, pullback
-
-
-def _watch_shared(arrays: Leaves, kept: set[int], depth: int) -> None:
-    """Watch each of `arrays`, which the user can change, if the rules look at its memory."""
-    for x in arrays:
-        data = x._data if isinstance(x, Array) else x
-        if type(data) is np.ndarray and id(owner(data)) in kept:
-            watch(data, depth)
 
 
 def jvp(function: Callable[[list[Any]], list[Any]], leaves: Leaves, tangents: Leaves) -> tuple[list[Any], list[Any]]:

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from trellis.backends.numpy.tape.numpy_value import PlainArray
-from trellis.backends.numpy.tape.watching import owner, watch
+from trellis.backends.numpy.tape.watching import watch
 from trellis.core.dispatch import SCALARS, find_all, interpreters, load, two_frameworks
 
 _count = itertools.count(1)
@@ -221,19 +221,6 @@ def custom_gradient(
     return record(output, Joint(lambda g, y, *inputs: rule(list(inputs), y, g)), depth, values, {}, parents)
 
 
-def kept_memory(nodes: Sequence[Node]) -> set[int]:
-    """The ids of the owners of all memory that the rules of `nodes`, and of the nodes behind them, look at."""
-    found, seen, rest = set(), set(), list(nodes)
-    while rest:
-        node = rest.pop()
-        if node.id not in seen:
-            seen.add(node.id)
-            output = node.output if type(node.output) is tuple else (node.output,)
-            found.update(id(owner(x)) for x in (*node.inputs, *output) if type(x) is np.ndarray)
-            rest += [parent for _, parent, _ in node.parents]
-    return found
-
-
 # ---- backward ----------------------------------------------------------------------------------------------------------------
 Seed = tuple[Node, int, Any]  # a node, which of its results, and the gradient for that
 
@@ -328,7 +315,3 @@ def fit(g: Any, x: Any) -> Any:
     if g.dtype is not x.dtype and g.dtype != x.dtype:
         g = (g.real if g.dtype.kind == "c" and x.dtype.kind != "c" else g).astype(x.dtype)
     return g
-
-
-def zeros_like(x: Any) -> Any:
-    return np.zeros(x.shape, x.dtype)

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from trellis import ops
-from trellis.backends.numpy.tape.recording import Linear, OfInputs, Traced, innermost, zeros_like
-from trellis.backends.numpy.tape.rules_support import scalar_as_array
+from trellis.backends.numpy.tape.recording import Linear, OfInputs, Traced, innermost
+from trellis.backends.numpy.tape.rules_support import scalar_as_array, zeros_like
 from trellis.composites.support import is_scalar
 from trellis.core.dispatch import call, load
 from trellis.core.dtypes import as_dtype

@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from trellis.backends.numpy.tape.recording import Linear, OfInputs, OfOutput, zeros_like
-from trellis.backends.numpy.tape.rules_support import adjoint, conjugate, identity
+from trellis.backends.numpy.tape.recording import Linear, OfInputs, OfOutput
+from trellis.backends.numpy.tape.rules_support import adjoint, conjugate, identity, zeros_like
 from trellis.composites.linalg import cofactors, diagonal_matrix, gaps, off_diagonal, svd_gradient
 from trellis.composites.support import floating
 from trellis.core.dispatch import call

@@ -65,3 +65,7 @@ def masked(g: Any, mask: Any) -> Any:
 
 def identity(size: int, like: Any) -> Any:
     return np.eye(size, dtype=like.dtype)
+
+
+def zeros_like(x: Any) -> Any:
+    return np.zeros(x.shape, x.dtype)

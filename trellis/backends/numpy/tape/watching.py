@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import weakref
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -52,7 +52,22 @@ def is_watched(x: NumPyArray) -> bool:
     return any(np.may_share_memory(x, other) for other in held if other is not None)
 
 
-def owner(x: NumPyArray) -> NumPyArray:
+def watch_shared(arrays: Iterable[Any], nodes: Iterable[Any], depth: int) -> None:
+    """Watch each of `arrays` whose memory the rules of `nodes`, or of the nodes behind them, look at."""
+    kept, seen, rest = set(), set(), list(nodes)
+    while rest:
+        node = rest.pop()
+        if node.id not in seen:
+            seen.add(node.id)
+            output = node.output if type(node.output) is tuple else (node.output,)
+            kept.update(id(_owner(x)) for x in (*node.inputs, *output) if type(x) is np.ndarray)
+            rest += [parent for _, parent, _ in node.parents]
+    for x in arrays:
+        if type(x) is np.ndarray and id(_owner(x)) in kept:
+            watch(x, depth)
+
+
+def _owner(x: NumPyArray) -> NumPyArray:
     """The array whose memory `x` is a view of, or `x` itself."""
     while isinstance(x.base, np.ndarray):
         x = x.base
