@@ -6,27 +6,16 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from trellis.distributed.collectives import (
-    all_gather,
-    all_reduce,
-    barrier,
-    broadcast,
-    initialize,
-    rank,
-    reduce_scatter,
-    shutdown,
-    size,
-)
+from trellis.distributed import collectives
+from trellis.distributed.collectives import *
 from trellis.distributed.control import DistributedError, StuckError
 from trellis.distributed.mesh import Mesh, mesh
 
 if TYPE_CHECKING:
     from trellis.distributed import ray as ray
 
-__all__ = [
-    "DistributedError", "Mesh", "StuckError", "all_gather", "all_reduce", "barrier", "broadcast", "initialize", "mesh", "rank",
-    "reduce_scatter", "shutdown", "size",
-]  # fmt: skip
+__all__ = ["DistributedError", "Mesh", "StuckError", "mesh"]
+__all__ += collectives.__all__
 
 
 def __getattr__(name: str) -> Any:

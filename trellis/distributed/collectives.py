@@ -28,6 +28,8 @@ from trellis.ops.elementwise import imag, real
 from trellis.ops.manipulation import concat, reshape
 from trellis.transforms.gradients import bind_custom_gradient_function
 
+__all__ = ["all_gather", "all_reduce", "barrier", "broadcast", "initialize", "rank", "reduce_scatter", "shutdown", "size"]
+
 Flat = list[Any]
 _OPS = ("sum", "mean", "max")
 
