@@ -212,15 +212,11 @@ class Recorder:
         return False
 
     def cond(self, pred: Any, true: Callable[..., Any], false: Callable[..., Any], operands: list[Any]) -> list[Any]:
-        branches = [_subgraph(branch, operands) for branch in (true, false)]
-        captured = _merged([captures for _, captures in branches])
-        graphs = [_with_captures(graph, captures, captured) for graph, captures in branches]
+        graphs, captured = _merged([_subgraph(branch, operands) for branch in (true, false)])
         return _emit_control("cond", [pred, *operands, *captured], {"true": graphs[0], "false": graphs[1]})
 
     def while_loop(self, condition: Callable[..., Any], body: Callable[..., Any], carry: list[Any]) -> list[Any]:
-        parts = [_subgraph(lambda xs: [condition(xs)], carry), _subgraph(body, carry)]
-        captured = _merged([captures for _, captures in parts])
-        graphs = [_with_captures(graph, captures, captured) for graph, captures in parts]
+        graphs, captured = _merged([_subgraph(lambda xs: [condition(xs)], carry), _subgraph(body, carry)])
         return _emit_control(
             "while_loop", [*carry, *captured], {"condition": graphs[0], "body": graphs[1], "carried": len(carry)}
         )
@@ -234,10 +230,8 @@ class Recorder:
             after, ys = step(leaves[: len(carry)], leaves[len(carry) :])
             return [*after, *ys]
 
-        graph, captures = _subgraph(flat, [*carry, *first])
-        captured = list(captures.values())
-        graph = _with_captures(graph, captures, captured)
-        params = {"step": graph, "carried": len(carry), "scanned": len(xs), "length": length, "reverse": reverse}
+        graphs, captured = _merged([_subgraph(flat, [*carry, *first])])
+        params = {"step": graphs[0], "carried": len(carry), "scanned": len(xs), "length": length, "reverse": reverse}
         results = _emit_control("scan", [*carry, *xs, *captured], params)
         return results[: len(carry)], results[len(carry) :]
 
@@ -269,12 +263,13 @@ def _subgraph(function: Callable[[list[Any]], list[Any]], operands: Sequence[Any
     return graph, {inner: var for var, inner in builder.captured.values()}
 
 
-def _merged(captures: Sequence[dict[Value, Var]]) -> list[Var]:
-    return list({var.name: var for found in captures for var in found.values()}.values())
+def _merged(parts: Sequence[tuple[Graph, dict[Value, Var]]]) -> tuple[list[Graph], list[Var]]:
+    """The sub-graphs of a node, each with inputs at its end for all captured Vars, and these in the same order."""
+    captured = list({var.name: var for _, captures in parts for var in captures.values()}.values())
+    return [_with_captures(graph, captures, captured) for graph, captures in parts], captured
 
 
 def _with_captures(graph: Graph, captures: dict[Value, Var], order: Sequence[Var]) -> Graph:
-    """The graph with one input at its end for each captured Var, in one order for all sub-graphs of a node."""
     own = [value for value in graph.inputs if value not in captures]
     by_name = {var.name: inner for inner, var in captures.items()}
     extra = [by_name.get(var.name) or Value(f"{var.name.name}u", var.name.shape, var.name.dtype) for var in order]

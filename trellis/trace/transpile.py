@@ -18,7 +18,7 @@ from trellis.nn.border import across, outside
 from trellis.nn.module import Module
 from trellis.ops.conversion import to_backend
 from trellis.trace.check import Checker, DifferenceError, GradientError
-from trellis.trace.errors import TranspileError
+from trellis.trace.errors import TranspileError, user_line
 from trellis.trace.graph import Graph
 from trellis.trace.module import Arguments, Mode, Program, Transpiled
 from trellis.trace.rows import ROWS, run_row
@@ -75,7 +75,8 @@ def _is_rounding(torch: Any, original: Any, to: str, training: bool, say: Callab
     args, kwargs = torch.fill(original.nest.skeleton, doubled[1])
     wide = "numpy" if to == "jax" and load(to).default_int() is int32 else to  # JAX has no float64 without x64
     try:
-        transpile(doubled[0], wide, example=args, example_kwargs=kwargs, training=training)
+        with torch.Doubled():
+            transpile(doubled[0], wide, example=args, example_kwargs=kwargs, training=training)
     except TranspileError:
         return False
     return True
@@ -143,7 +144,7 @@ def _run_original(torch: Any, original: Any) -> list[Any]:
     """The results of the source on the example, with their gradient functions."""
     tensors = original.nest.tensors
     if not tensors:
-        raise TranspileError("transpile: the example holds no tensor; give example=(x, ...), the arguments of a call")
+        raise TranspileError(f"{user_line()}: the example holds no tensor; give example=(x, ...), the arguments of a call")
     try:
         results = original.graph_functions(tensors)
     except TranspileError:
@@ -155,7 +156,7 @@ def _run_original(torch: Any, original: Any) -> list[Any]:
             f"{error}; give the arguments of a call that works"
         ) from error
     if not results:
-        raise TranspileError(f"transpile: {_title(original.source)} returns no tensor; return what it computes")
+        raise TranspileError(f"{user_line()}: {_title(original.source)} returns no tensor; return what it computes")
     return results
 
 

@@ -69,6 +69,8 @@ class Branches(TorchFunctionMode):
 
 def _asserted(frame: Any) -> bool | None:
     """What a tensor has to be at a line of `assert test`, or of `if test: raise ...`; None at any other line."""
+    if frame.f_code.co_name == "_detect_is_causal_mask":
+        return False  # torch only looks for a faster way: the mask is applied all the same
     for node in ast.walk(ast.parse("".join(linecache.getlines(frame.f_code.co_filename)))):
         is_check = isinstance(node, ast.If) and all(isinstance(part, ast.Raise) for part in node.body)
         if not isinstance(node, ast.Assert) and not is_check:

@@ -13,7 +13,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from trellis.trace.capture.torch import Nest, changed_text, fill, in_mode, is_tensor
 from trellis.trace.errors import TranspileError, user_line
 
-_DROPOUTS = {f"{kind}dropout{rank}" for kind in ("", "feature_", "alpha_", "feature_alpha_", "native_") for rank in ("", *"123")}
+_KINDS = ("", "feature_", "alpha_", "feature_alpha_", "native_")
+_DROPOUTS = {*[f"{kind}dropout" for kind in _KINDS], "dropout1d", "dropout2d", "dropout3d"}
 
 
 # Where other functions have a probability of dropout among their arguments.
@@ -29,6 +30,8 @@ class _NoDropout(TorchFunctionMode):
         name = getattr(function, "__name__", "")
         if name.strip("_") in _DROPOUTS:
             return args[0] if args else kwargs["input"]
+        if function is torch.ops.higher_order.cond:  # torch would compile it, and modes cannot be compiled
+            return args[1 if args[0] else 2](*args[3])
         place = _CHANCES.get(name, 0)
         if len(args) > place > 0 and (place != 5 or isinstance(args[3], bool)):  # recurrent networks of packed sequences differ
             args = (*args[:place], 0.0, *args[place + 1 :])
@@ -69,7 +72,10 @@ class TorchOriginal:
     def _alone(self, training: bool, gradients: bool = False) -> Iterator[Callable[[Sequence[Any]], list[Any]]]:
         """Inside, the source may run: its buffers, modes and the random state are restored."""
         buffers = [(b, b.detach().clone()) for b in self.source.buffers()] if self.is_module else []
-        with in_mode(self.source, training), torch.random.fork_rng(devices=[]), torch.set_grad_enabled(gradients), _NoDropout():
+        with (
+            in_mode(self.source, training), torch.random.fork_rng(devices=[]), torch.set_grad_enabled(gradients),
+            torch.compiler.set_stance("force_eager"), _NoDropout(),
+        ):  # fmt: skip
 
             def run(tensors: Sequence[Any]) -> list[Any]:
                 copies = [x.clone() for x in tensors]  # the source may change them
@@ -97,7 +103,7 @@ class TorchOriginal:
         with self._alone(False, gradients=True) as run, _NoWrites(self.guarded):
             return run(tensors)
 
-    def gradients(self, tensors: Sequence[Any], cotangents: Sequence[Any], names: Sequence[str], training: bool) -> list[Any]:
+    def gradients(self, tensors: Sequence[Any], cotangents: Sequence[Any], names: Sequence[str], training: bool) -> Any:
         parameters = dict(self.source.named_parameters())
         with self._alone(training, gradients=True) as run:
             results = run(tensors)
@@ -107,7 +113,10 @@ class TorchOriginal:
             )
             if not total.requires_grad:
                 return [torch.zeros_like(parameters[name]) for name in names]
-            return list(torch.autograd.grad(total, [parameters[n] for n in names], allow_unused=True, materialize_grads=True))
+            try:
+                return list(torch.autograd.grad(total, [parameters[n] for n in names], allow_unused=True, materialize_grads=True))
+            except RuntimeError:  # an op has no derivative in torch: the source does not train there either
+                return None
 
     def nudged(self, tensors: Sequence[Any]) -> list[Any]:
         rng = torch.Generator().manual_seed(0)

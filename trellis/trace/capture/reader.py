@@ -10,7 +10,7 @@ from torch.fx import Node as FxNode
 
 from trellis.core.dispatch import load
 from trellis.core.dtypes import DType, as_dtype
-from trellis.trace.errors import TranspileError
+from trellis.trace.errors import TranspileError, user_line
 from trellis.trace.graph import Graph, Node, Value
 
 _DROPPED = ("device", "layout", "pin_memory", "memory_format", "non_blocking", "generator", "requires_grad")
@@ -237,8 +237,9 @@ def _inline_grad_mode(reader: Reader, module: Any, node: Any) -> None:
 def _inline_autocast(reader: Reader, module: Any, node: Any) -> None:
     _, _, enabled, _, body, *args = node.args
     if enabled:
+        line = source_of(node) or user_line()
         raise TranspileError(
-            f"{source_of(node)}: torch.autocast inside the model changes dtypes by rules of torch's own; cast with .to(dtype)"
+            f"{line}: torch.autocast inside the model changes dtypes by rules of torch's own; cast with .to(dtype)"
         )
     inner = reader.known[body]
     _bind(reader, inner, args)
@@ -290,7 +291,7 @@ def our_dtype(dtype: torch.dtype) -> DType:
         return as_dtype(dtype)
     except TypeError:
         raise TranspileError(
-            f"transpile: tensors of {dtype} (quantized, or of fewer than 8 bits) have no counterpart; convert them first"
+            f"{user_line()}: tensors of {dtype} (quantized, or of fewer than 8 bits) have no counterpart; convert them first"
         ) from None
 
 

@@ -197,7 +197,6 @@ def _quiet() -> Iterator[None]:
 def capture(source: Any, nest: Nest, rows: Mapping[str, Row], dialect: Callable[..., Any]) -> Captured:
     """The graph of a source in its present mode. TranspileError if an op has no row."""
     program, result = exported(source, nest)
-    _check_arguments_unchanged(program, source, nest)
     program = decompose(program, rows, source, nest)
     if _needs_functions(program):
         program = decompose(_run_decompositions(program, {}), rows, source, nest)
@@ -210,7 +209,6 @@ def capture(source: Any, nest: Nest, rows: Mapping[str, Row], dialect: Callable[
 def survey(source: Any, nest: Nest, rows: Mapping[str, Row]) -> tuple[list[str], list[Missing]]:
     """The ops that the source calls, and those without a row."""
     program, _ = exported(source, nest)
-    _check_arguments_unchanged(program, source, nest)
     ops = [op_name(node) for node in _calls(program.graph_module)]
     return ops, missing_ops(decompose(program, rows, source, nest), rows, source, nest)
 
@@ -230,15 +228,26 @@ def doubled(source: Any, tensors: Sequence[Any]) -> tuple[Any, list[Any]] | None
     return moved, [x.double() if x.dtype is torch.float32 else x for x in tensors]
 
 
+class Doubled(TorchFunctionMode):
+    """Inside, float32 tensors that a source makes of no other tensor are float64, as its weights are then."""
+
+    def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        made = function(*args, **(kwargs or {}))
+        is_new = is_tensor(made) and made.dtype is torch.float32 and not any(map(is_tensor, args))
+        return made.double() if is_new and not isinstance(function, torch._ops.OpOverload) else made
+
+
 def longer(x: torch.Tensor) -> torch.Tensor:
     """The tensor with its first element along the first axis once more."""
     return torch.cat([x, x[:1]]).detach() if x.ndim else x
 
 
 def exported(source: Any, nest: Nest) -> tuple[Any, Any]:
-    """`export`, with errors that name the line of the source."""
+    """`export`, with errors that name the line of the source. One that changes an argument is an error, too."""
     try:
-        return export(source, nest)
+        program, result = export(source, nest)
+        _check_arguments_unchanged(program, source, nest)
+        return program, result
     except TranspileError:
         raise
     except Exception as error:
@@ -268,7 +277,7 @@ def line_of(error: BaseException) -> str:
             here = here.tb_next
         found = found or (seen[-1] if seen else "")
         error = error.__cause__ or error.__context__  # type: ignore[assignment]
-    return found or "transpile"
+    return found or user_line()
 
 
 def _run_decompositions(program: Any, table: dict[Any, Any]) -> Any:
@@ -396,7 +405,7 @@ def check_source(source: Any, tensors: Sequence[Any] = ()) -> None:
     for i, x in enumerate(tensors):
         _check_tensor(f"tensor {i} of the example", x)
     if isinstance(source, torch.jit.ScriptModule):
-        raise TranspileError("transpile: the source is a ScriptModule; give the module that it was made of")
+        raise TranspileError(f"{user_line()}: the source is a ScriptModule; give the module that it was made of")
     if not isinstance(source, torch.nn.Module):
         return
     for name, x in [*source.named_parameters(), *source.named_buffers()]:
@@ -407,7 +416,7 @@ def check_source(source: Any, tensors: Sequence[Any] = ()) -> None:
     for path, part in source.named_modules():
         if "quantized" in type(part).__module__:
             raise TranspileError(
-                f"transpile: {path or 'the source'!r} is a quantized {type(part).__name__}; give the model in floats"
+                f"{user_line()}: {path or 'the source'!r} is a quantized {type(part).__name__}; give the model in floats"
             )
         for hook in (*part._backward_hooks.values(), *part._backward_pre_hooks.values()):
             raise TranspileError(_hook_text(repr(path or type(source).__name__), hook))
@@ -416,7 +425,7 @@ def check_source(source: Any, tensors: Sequence[Any] = ()) -> None:
 def _hook_text(owner: str, hook: Any) -> str:
     code = getattr(hook, "__code__", None)
     where = f" ({code.co_filename}:{code.co_firstlineno})" if code else ""
-    return f"transpile: {owner} has a backward hook{where}, which a graph cannot hold; remove it first"
+    return f"{user_line()}: {owner} has a backward hook{where}, which a graph cannot hold; remove it first"
 
 
 def _check_tensor(name: str, x: Any) -> None:
@@ -429,7 +438,7 @@ def _check_tensor(name: str, x: Any) -> None:
     }
     for kind, found in kinds.items():
         if found:
-            raise TranspileError(f"transpile: {name} is {kind}")
+            raise TranspileError(f"{user_line()}: {name} is {kind}")
 
 
 def gradient_functions(results: Sequence[Any]) -> list[str]:

@@ -85,14 +85,17 @@ def _clip(x: Any, low: Any = None, high: Any = None) -> Any:
     return x if low is None and high is None else tl.clip(x, low, high)
 
 
-def _maximum(a: Any, b: Any) -> Any:
-    a, b = together(a, b)
-    return tl.logical_or(a, b) if is_array(a) and a.dtype is bool_ else tl.maximum(a, b)
+def _logical(op: str, logical: str) -> Row:
+    """An op of two operands that for bools is another one: the maximum is `or`."""
+
+    def row(a: Any, b: Any) -> Any:
+        a, b = together(a, b)
+        return getattr(tl, logical if are_bools(a, b) else op)(a, b)
+
+    return row
 
 
-def _minimum(a: Any, b: Any) -> Any:
-    a, b = together(a, b)
-    return tl.logical_and(a, b) if is_array(a) and a.dtype is bool_ else tl.minimum(a, b)
+_maximum, _minimum = _logical("maximum", "logical_or"), _logical("minimum", "logical_and")
 
 
 def _where(condition: Any, a: Any = None, b: Any = None) -> Any:
@@ -109,23 +112,11 @@ def _number(value: Any, like: Any) -> Any:
     return value if like.dtype.kind in "fc" else bool(value) if like.dtype is bool_ else int(value)
 
 
-def _bits(logical: str, bitwise: str) -> Row:
-    def row(a: Any, b: Any) -> Any:
-        a, b = together(a, b)
-        return getattr(tl, logical if are_bools(a, b) else bitwise)(a, b)
-
-    return row
-
-
 def _addc(op: str) -> Row:
     def row(x: Any, a: Any, b: Any, *, value: Any = 1) -> Any:
         return x + getattr(tl, op)(a, b) * value
 
     return row
-
-
-def _rsub(a: Any, b: Any, alpha: Any = 1) -> Any:
-    return _subtract(b, a, alpha=alpha)
 
 
 def _power(a: Any, b: Any) -> Any:
@@ -146,10 +137,6 @@ def _round(x: Any, *, decimals: int = 0) -> Any:
     return tl.round(x) if not decimals else tl.round(x * 10.0**decimals) / 10.0**decimals
 
 
-def _lerp(a: Any, b: Any, weight: Any) -> Any:
-    return a + (b - a) * weight
-
-
 def _prelu(x: Any, weight: Any) -> Any:
     if x.ndim < 2 or weight.size == 1:
         weight = tl.reshape(weight, () if weight.size == 1 else (-1,))
@@ -160,10 +147,6 @@ def _prelu(x: Any, weight: Any) -> Any:
 
 def _elu(x: Any, alpha: Any = 1, scale: Any = 1, input_scale: Any = 1) -> Any:
     return tl.where(x > 0, x * scale, tl.expm1(tl.where(x > 0, 0, x * input_scale)) * (alpha * scale))
-
-
-def _threshold(x: Any, threshold: Any, value: Any) -> Any:
-    return tl.where(x > threshold, x, value)
 
 
 def _softshrink(x: Any, lambd: Any = 0.5) -> Any:
@@ -199,15 +182,11 @@ def _fill(x: Any, value: Any) -> Any:
     return _add(tl.zeros_like(x), cast(value, x.dtype))
 
 
-def _sign(x: Any) -> Any:
-    return x if x.dtype is bool_ else tl.sign(x)
-
-
 TABLE: Table = {
     # ---- arithmetic
     "add.Tensor add.Scalar": _add,
     "sub.Tensor sub.Scalar subtract.Tensor subtract.Scalar": _subtract,
-    "rsub.Tensor rsub.Scalar": _rsub,
+    "rsub.Tensor rsub.Scalar": lambda a, b, alpha=1: _subtract(b, a, alpha),
     "mul.Tensor mul.Scalar multiply.Tensor multiply.Scalar": _multiply,
     "div.Tensor div.Scalar div.Tensor_mode div.Scalar_mode": _divide,
     "divide.Tensor divide.Scalar divide.Tensor_mode divide.Scalar_mode": _divide,
@@ -219,14 +198,14 @@ TABLE: Table = {
     "neg.default negative.default": "negative",
     "positive.default": "positive",
     "abs.default absolute.default": "abs",
-    "sign.default sgn.default": _sign,
+    "sign.default sgn.default": lambda x: x if x.dtype is bool_ else tl.sign(x),
     "reciprocal.default": lambda x: tl.reciprocal(x),
     "square.default": lambda x: tl.square(integers(x)),
     "sqrt.default": "sqrt",
     "rsqrt.default": lambda x: tl.reciprocal(tl.sqrt(x)),
     "addcmul.default": _addc("multiply"),
     "addcdiv.default": _addc("divide"),
-    "lerp.Tensor lerp.Scalar": _lerp,
+    "lerp.Tensor lerp.Scalar": lambda a, b, weight: a + (b - a) * weight,
     "maximum.default max.other fmax.default": _maximum,
     "minimum.default min.other fmin.default": _minimum,
     "clamp.default clip.default": _clip,
@@ -263,9 +242,9 @@ TABLE: Table = {
     "logical_or.default": "logical_or",
     "logical_xor.default": "logical_xor",
     "logical_not.default": "logical_not",
-    "bitwise_and.Tensor bitwise_and.Scalar __and__.Tensor __and__.Scalar": _bits("logical_and", "bitwise_and"),
-    "bitwise_or.Tensor bitwise_or.Scalar __or__.Tensor __or__.Scalar": _bits("logical_or", "bitwise_or"),
-    "bitwise_xor.Tensor bitwise_xor.Scalar __xor__.Tensor __xor__.Scalar": _bits("logical_xor", "bitwise_xor"),
+    "bitwise_and.Tensor bitwise_and.Scalar __and__.Tensor __and__.Scalar": _logical("bitwise_and", "logical_and"),
+    "bitwise_or.Tensor bitwise_or.Scalar __or__.Tensor __or__.Scalar": _logical("bitwise_or", "logical_or"),
+    "bitwise_xor.Tensor bitwise_xor.Scalar __xor__.Tensor __xor__.Scalar": _logical("bitwise_xor", "logical_xor"),
     "bitwise_not.default": lambda x: tl.logical_not(x) if x.dtype is bool_ else tl.bitwise_invert(x),
     "bitwise_left_shift.Tensor bitwise_left_shift.Tensor_Scalar __lshift__.Tensor __lshift__.Scalar": _two("bitwise_left_shift"),
     "bitwise_right_shift.Tensor bitwise_right_shift.Tensor_Scalar __rshift__.Tensor __rshift__.Scalar": _two(
@@ -325,7 +304,7 @@ TABLE: Table = {
     "log_sigmoid.default": "logsigmoid",
     "softshrink.default": _softshrink,
     "hardshrink.default": lambda x, lambd=0.5: tl.where(tl.abs(x) > lambd, x, x * 0),
-    "threshold.default": _threshold,
+    "threshold.default": lambda x, threshold, value: tl.where(x > threshold, x, value),
     "prelu.default _prelu_kernel.default": _prelu,
     "glu.default": lambda x, dim=-1: tl.glu(x, axis=dim),
     # ---- casts and copies

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from trellis import ops as tl
-from trellis.trace.errors import TranspileError
+from trellis.trace.errors import TranspileError, user_line
 from trellis.trace.rows.nn import dropout
 from trellis.trace.rows.support import Row, Table
 
@@ -25,7 +25,7 @@ def _network(cell: str, **options: Any) -> Row:
     ) -> list[Any]:
         directions, each = 1 + bidirectional, 4 if has_biases else 2
         if len(params) != layers * directions * each:
-            raise TranspileError("transpile: an LSTM with proj_size has no counterpart; use proj_size=0 and a linear layer")
+            raise TranspileError(f"{user_line()}: an LSTM with proj_size has no counterpart; use proj_size=0 and a linear layer")
         first = list(hx) if cell == "lstm" else [hx]
         last: list[list[Any]] = [[] for _ in first]
         if batch_first:

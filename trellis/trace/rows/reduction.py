@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 from trellis import ops as tl
-from trellis.core.dtypes import bool as bool_, int32
+from trellis.core.dtypes import bool as bool_, float32, int32
 from trellis.trace.rows.support import Row, Table, axes_of, axis_of, cast, counting, floats, integers, is_array, together
 
 
@@ -159,10 +159,6 @@ def _sort(x: Any, dim: int = -1, descending: bool = False) -> list[Any]:
     return [tl.take_along_axis(x, order, axis=dim), order]
 
 
-def _stable(x: Any, *, stable: Any = None, dim: int = -1, descending: bool = False) -> list[Any]:
-    return _sort(x, dim, descending)
-
-
 def _top_k(x: Any, k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> list[Any]:
     if x.ndim == 0:
         return [x, tl.zeros((), dtype=_index_dtype(x))]
@@ -192,10 +188,6 @@ def _median(x: Any, dim: Any = None, keepdim: bool = False) -> Any:
 
 
 # ---- products ------------------------------------------------------------------------------------------------------------------
-def _matmul(a: Any, b: Any) -> Any:
-    return tl.matmul(a, b)
-
-
 def _scaled_sum(x: Any, product: Any, beta: Any, alpha: Any) -> Any:
     if x.dtype.kind not in "fc":
         beta, alpha = int(beta), int(alpha)
@@ -209,10 +201,6 @@ def _addmm(x: Any, a: Any, b: Any, *, beta: Any = 1, alpha: Any = 1) -> Any:
 
 def _addbmm(x: Any, a: Any, b: Any, *, beta: Any = 1, alpha: Any = 1) -> Any:
     return _scaled_sum(x, tl.sum(tl.matmul(a, b), axis=0), beta, alpha)
-
-
-def _dot(a: Any, b: Any) -> Any:
-    return tl.sum(a * b)
 
 
 def _solve(a: Any, b: Any, *, left: bool = True) -> Any:
@@ -258,10 +246,6 @@ def _histc(x: Any, bins: int = 100, low: Any = 0, high: Any = 0) -> Any:
     return cast(tl.sum(cast(hits, int32), axis=0), x.dtype)
 
 
-def _einsum(equation: str, arrays: Any, *_: Any, **__: Any) -> Any:
-    return tl.einsum(equation, *arrays)
-
-
 def _tensordot(a: Any, b: Any, first: Any, second: Any) -> Any:
     return tl.tensordot(a, b, axes=(tuple(first), tuple(second)))
 
@@ -291,6 +275,10 @@ def _fftn(op: str, axes: Any = None) -> Row:
         return getattr(tl.fft, op)(x, s=s, axes=dims, norm=norm or "backward")
 
     return row
+
+
+def _frequencies(op: str) -> Row:
+    return lambda n, d=1.0, *, dtype=None: cast(getattr(tl.fft, op)(n, d=d), dtype or float32)
 
 
 TABLE: Table = {
@@ -336,9 +324,9 @@ TABLE: Table = {
     ),
     "log_softmax.int _log_softmax.default": _softmax("log_softmax"),
     "sort.default": _sort,
-    "sort.stable": _stable,
-    "argsort.default": lambda x, dim=-1, descending=False: _sort(x, dim, descending)[1],
-    "argsort.stable": lambda x, *, stable=None, dim=-1, descending=False: _sort(x, dim, descending)[1],
+    "sort.stable": lambda x, *, stable=None, **options: _sort(x, **options),
+    "argsort.default": lambda x, *options: _sort(x, *options)[1],
+    "argsort.stable": lambda x, *, stable=None, **options: _sort(x, **options)[1],
     "msort.default": lambda x: _sort(x, 0)[0],
     "topk.default": _top_k,
     "kthvalue.default": _kth,
@@ -349,9 +337,9 @@ TABLE: Table = {
     "histc.default": _histc,
     "trapezoid.dx trapz.dx": _trapezoid,
     # ---- products
-    "matmul.default mm.default bmm.default mv.default linalg_matmul.default": _matmul,
+    "matmul.default mm.default bmm.default mv.default linalg_matmul.default": "matmul",
     "dot.default vdot.default inner.default": lambda a, b: (
-        _dot(a, b)
+        tl.sum(a * b)
         if a.ndim == 1 == b.ndim
         else a * b
         if 0 in (a.ndim, b.ndim)
@@ -362,7 +350,7 @@ TABLE: Table = {
     "addmm.default addmv.default baddbmm.default": _addmm,
     "addbmm.default": _addbmm,
     "addr.default": counting(lambda x, a, b, *, beta=1, alpha=1: _scaled_sum(x, tl.outer(a, b), beta, alpha)),
-    "einsum.default": _einsum,
+    "einsum.default": lambda equation, arrays, **_: tl.einsum(equation, *arrays),
     "tensordot.default": _tensordot,
     "cross.default linalg_cross.default": lambda a, b, dim=-1: tl.linalg.cross(*together(a, b), axis=-1 if dim is None else dim),
     "cdist.default _cdist_forward.default _euclidean_dist.default": _cdist,
@@ -405,6 +393,7 @@ TABLE: Table = {
     "_fft_c2r.default": lambda x, dims, norm, last: _fftn("irfftn")(
         x, (*[x.shape[d] for d in dims[:-1]], last), dims, _NORMS[2 - norm]
     ),
+    **{f"fft_{op}.default": _frequencies(op) for op in ("fftfreq", "rfftfreq")},
     "fft_fftshift.default": lambda x, dim=None: tl.fft.fftshift(x, axes=axes_of(dim)),
     "fft_ifftshift.default": lambda x, dim=None: tl.fft.ifftshift(x, axes=axes_of(dim)),
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import operator
 from typing import Any
 
 from trellis import ops as tl
@@ -40,10 +41,6 @@ def _slice(x: Any, dim: int = 0, start: Any = None, end: Any = None, step: int =
 
 def _select(x: Any, dim: int, index: Any) -> Any:
     return x[(slice(None),) * axis_of(dim, x.ndim) + (index,)]
-
-
-def _unsqueeze(x: Any, dim: int) -> Any:
-    return tl.expand_dims(x, dim)
 
 
 def _squeeze(x: Any, dim: Any = None) -> Any:
@@ -187,10 +184,6 @@ def _rot90(x: Any, k: int = 1, dims: Any = (0, 1)) -> Any:
     return x
 
 
-def _shuffle(x: Any, factor: int) -> Any:
-    return _images(tl.pixel_shuffle, x, factor)
-
-
 def _images(function: Any, x: Any, factor: int) -> Any:
     lead = x.shape[:-3]
     made = function(tl.reshape(x, (-1 if None in lead else math.prod(lead), *x.shape[-3:])), factor, data_format="NCHW")
@@ -321,11 +314,6 @@ def _masked_scatter(x: Any, mask: Any, source: Any) -> Any:
     return tl.reshape(tl.where(mask, taken, tl.reshape(x, (-1,))), x.shape)
 
 
-def _masked_select(x: Any, mask: Any) -> Any:
-    x, mask = tl.broadcast_arrays(x, mask)
-    return x[mask]
-
-
 def _take(x: Any, index: Any) -> Any:
     return tl.reshape(tl.take(tl.reshape(x, (-1,)), tl.reshape(index, (-1,)), axis=0), index.shape)
 
@@ -422,7 +410,7 @@ TABLE: Table = {
     "slice.Tensor": _slice,
     "select.int": _select,
     "narrow.default": lambda x, dim, start, length: _slice(x, dim, start, start + length),
-    "unsqueeze.default": _unsqueeze,
+    "unsqueeze.default": "expand_dims",
     "squeeze.default squeeze.dim squeeze.dims": _squeeze,
     "flatten.using_ints": _flatten,
     "ravel.default": lambda x: tl.reshape(x, (-1,)),
@@ -464,7 +452,7 @@ TABLE: Table = {
     "meshgrid.indexing": lambda arrays, *, indexing="ij": list(tl.meshgrid(*arrays, indexing=indexing)),
     "tril.default": lambda x, k=0: tl.tril(x, k=k),
     "triu.default": lambda x, k=0: tl.triu(x, k=k),
-    "pixel_shuffle.default": _shuffle,
+    "pixel_shuffle.default": lambda x, factor: _images(tl.pixel_shuffle, x, factor),
     "pixel_unshuffle.default": lambda x, factor: _images(tl.pixel_unshuffle, x, factor),
     "channel_shuffle.default": _channel_shuffle,
     "kron.default": "kron",
@@ -479,13 +467,22 @@ TABLE: Table = {
     "scatter_add.default": counting(_scatter_add),
     "scatter_reduce.two": counting(_scatter),
     "index_add.default": counting(_index_add),
+    "index_reduce.default": lambda x, dim, index, source, reduce, **options: _scatter(
+        x,
+        dim,
+        tl.broadcast_to(tl.reshape(index, (-1, *[1] * (x.ndim - 1 - dim % x.ndim))), source.shape),
+        source,
+        reduce,
+        **options,
+    ),
     "index_copy.default": _index_copy,
     "index_fill.int_Scalar index_fill.int_Tensor": _index_fill,
     "slice_scatter.default": _slice_scatter,
     "select_scatter.default": _select_scatter,
     "diagonal_scatter.default": _diagonal_scatter,
+    "fill_diagonal.default": lambda x, value, wrap=False: tl.where(tl.eye(*x.shape, dtype=bool_), cast(value, x.dtype), x),
     "masked_scatter.default": _masked_scatter,
-    "masked_select.default": _masked_select,
+    "masked_select.default": lambda x, mask: operator.getitem(*tl.broadcast_arrays(x, mask)),
     "nonzero.default argwhere.default": _nonzero,
     "nonzero_numpy.default": lambda x: list(tl.nonzero(x if x.ndim else tl.reshape(x, (1,)))),
     # ---- creation
