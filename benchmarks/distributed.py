@@ -1,6 +1,5 @@
 """Training steps on two processes beside the framework's own: torch's DistributedDataParallel, hand-written sharded jit, and
-MultiWorkerMirroredStrategy. One thread per process. torch and JAX are timed in turns in the same processes; on TensorFlow one
-after the other, because the strategy has a cluster of its own.
+MultiWorkerMirroredStrategy. One thread per process. Ours and the framework's own epochs take turns in the same processes.
 
 python benchmarks/distributed.py [torch] [jax] [tensorflow]: starts two processes for each, and prints the ratio of step times,
 and that of CPU times, which other work on the machine disturbs less.
@@ -9,6 +8,7 @@ and that of CPU times, which other work on the machine disturbs less.
 from __future__ import annotations
 
 import itertools
+import json
 import os
 import statistics
 import subprocess
@@ -40,18 +40,18 @@ def per_step(times: list[Moment]) -> Moment:
     return (wall - first) / (len(times) - 2) * 1e3, (cpu - begun) / (len(times) - 2) * 1e3
 
 
-def told(who: str, found: list[Moment]) -> str:
+def told(who: str, found: tuple[Moment, ...]) -> str:
     wall, cpu = (statistics.median(column) for column in zip(*found))
     return f"rank 0: {who} {wall:.2f} {cpu:.2f}"
 
 
 def trellis_epoch() -> Callable[[], Moment]:
-    """One epoch of STEPS steps; the first call compiles."""
+    """One epoch of STEPS steps; the first call compiles, and the others go on with what it compiled."""
     import trellis as tl
 
     layers = [layer for n, m in itertools.pairwise(SIZES) for layer in (tl.Linear(n, m, seed=0), tl.ReLU())][:-1]
     model = tl.Sequential(*layers)
-    trainer = tl.Trainer(mesh=tl.distributed.mesh(), progress=False)
+    trainer, optimizer = tl.Trainer(mesh=tl.distributed.mesh(), progress=False), tl.SGD(0.01)
     times: list[Moment] = []
 
     class Clock(tl.Callback):
@@ -60,7 +60,7 @@ def trellis_epoch() -> Callable[[], Moment]:
 
     def epoch() -> Moment:
         times.clear()
-        trainer.fit(model, (X, Y), tl.cross_entropy, tl.SGD(0.01), 1, batch_size=ROWS, shuffle=False, callbacks=[Clock()])
+        trainer.fit(model, (X, Y), tl.cross_entropy, optimizer, 1, batch_size=ROWS, shuffle=False, callbacks=[Clock()])
         return per_step(times)
 
     return epoch
@@ -127,13 +127,20 @@ def jax_epoch(rank: int) -> Callable[[], Moment]:
     return epoch
 
 
-def strategy_worker() -> None:
-    """MultiWorkerMirroredStrategy has a cluster of its own, so it runs in processes of its own."""
+def strategy_epoch(rank: int, size: int) -> Callable[[], Moment]:
+    """MultiWorkerMirroredStrategy, over the collective runtime that these processes have joined already."""
     import tensorflow as tf
+    from tensorflow.python.distribute.collective_all_reduce_strategy import CollectiveAllReduceExtended
+    from tensorflow.python.eager import context
 
-    tf.config.threading.set_intra_op_parallelism_threads(1)
-    strategy = tf.distribute.MultiWorkerMirroredStrategy()
-    rank, half = int(os.environ["TRELLIS_RANK"]), ROWS // 2
+    extended: Any = CollectiveAllReduceExtended
+    extended._std_server_started, extended._enable_check_health = True, False
+    extended._collective_key_base = 100  # so that its groups are none of ours
+    context.context().configure_coordination_service = lambda **options: None
+    cluster = {"worker": [f"127.0.0.1:{i + 1}" for i in range(size)]}  # it starts no server, so it asks for no address
+    os.environ["TF_CONFIG"] = json.dumps({"cluster": cluster, "task": {"type": "worker", "index": rank}})
+    strategy, half = tf.distribute.MultiWorkerMirroredStrategy(), ROWS // 2
+    assert strategy.num_replicas_in_sync == size
     with strategy.scope():
         sizes = list(itertools.pairwise(SIZES))
         v = [tf.Variable(RNG.normal(size=(n, m)).astype(np.float32) * n**-0.5) for n, m in sizes]
@@ -156,16 +163,15 @@ def strategy_worker() -> None:
     def step(x: Any, y: Any) -> Any:
         return strategy.reduce("MEAN", strategy.run(replica, args=(x, y)), axis=None)
 
-    found = []
-    for _ in range(ROUNDS):
+    def epoch() -> Moment:
         times = []
         for i in range(STEPS):
             rows = slice(i * ROWS + rank * half, i * ROWS + (rank + 1) * half)
             step(tf.constant(X[rows]), tf.constant(Y[rows])).numpy()
             times.append(now())
-        found.append(per_step(times))
-    if rank == 0:
-        print(told("own", found))
+        return per_step(times)
+
+    return epoch
 
 
 def worker(backend: str) -> None:
@@ -177,35 +183,34 @@ def worker(backend: str) -> None:
         torch.set_num_threads(1)
     if backend == "tensorflow":
         import tensorflow as tf
+        from tensorflow.python.eager import context
 
         tf.config.threading.set_intra_op_parallelism_threads(1)
+        options: Any = {
+            "collective_leader": "/job:worker/replica:0/task:0",
+            "scoped_allocator_enabled_ops": ("CollectiveReduce",),
+        }
+        options["device_filters"] = (f"/job:worker/task:{os.environ['TRELLIS_RANK']}",)
+        context.context().configure_collective_ops(**options)  # what the strategy asks for before anything is computed
     tl.distributed.initialize()
-    rank = tl.distributed.rank()
+    rank, size = tl.distributed.rank(), tl.distributed.size()
     ours = trellis_epoch()
-    own = {"torch": torch_epoch, "jax": jax_epoch}.get(backend)
-    theirs = None if own is None else own(rank)
-    found: list[list[Moment]] = [[], []]
-    for _ in range(ROUNDS):
-        found[0].append(ours())
-        if theirs is not None:
-            found[1].append(theirs())
+    theirs = {"torch": torch_epoch, "jax": jax_epoch}[backend](rank) if backend != "tensorflow" else strategy_epoch(rank, size)
+    ours(), theirs()
+    found: list[tuple[Moment, Moment]] = [(ours(), theirs()) for _ in range(ROUNDS)]
     if rank == 0:
-        print(told("trellis", found[0]))
-        if found[1]:
-            print(told("own", found[1]))
+        mine, own = zip(*found)
+        print(told("trellis", mine))
+        print(told("own", own))
 
 
 def measure(backend: str) -> None:
     env = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "TF_CPP_MIN_LOG_LEVEL": "3"}
     env["XLA_FLAGS"] = "--xla_cpu_multi_thread_eigen=false"
     start = [sys.executable, "-m", "trellis", "launch", "-n", "2", "--backend", backend, "--agent", "plain", __file__]
-    said = subprocess.run([*start, "--work", backend], env=env, capture_output=True, text=True).stdout
-    if backend == "tensorflow":
-        from trellis.distributed.launch import free_port
-
-        addresses = [f"127.0.0.1:{free_port()}" for _ in range(2)]
-        said += subprocess.run([*start, "--strategy", ",".join(addresses)], env=env, capture_output=True, text=True).stdout
-    lines = [line.split()[2:] for line in said.splitlines() if line.startswith("rank 0: ")]
+    done = subprocess.run([*start, "--work", backend], env=env, capture_output=True, text=True)
+    lines = [line.split()[2:] for line in done.stdout.splitlines() if line.startswith("rank 0: ")]
+    assert len(lines) == 2, done.stderr[-3000:]
     times = {who: (float(wall), float(cpu)) for who, wall, cpu in lines}
     (mine, cpu), (own, own_cpu) = times["trellis"], times["own"]
     print(f"{backend}: trellis {mine:.2f} ms, own {own:.2f} ms, ratio {mine / own:.2f}; of CPU time {cpu / own_cpu:.2f}")
@@ -214,10 +219,6 @@ def measure(backend: str) -> None:
 if __name__ == "__main__":
     if sys.argv[1:2] == ["--work"]:
         worker(sys.argv[2])
-    elif sys.argv[1:2] == ["--strategy"]:
-        task = {"type": "worker", "index": int(os.environ["TRELLIS_RANK"])}
-        os.environ["TF_CONFIG"] = str({"cluster": {"worker": sys.argv[2].split(",")}, "task": task}).replace("'", '"')
-        strategy_worker()
     else:
         for backend in sys.argv[1:] or ("torch", "jax", "tensorflow"):
             measure(backend)

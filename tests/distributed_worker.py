@@ -7,6 +7,7 @@ their checkpoint. The modes `stuck`, `divided` and `whole` are tests of their ow
 
 from __future__ import annotations
 
+import itertools
 import math
 import os
 import sys
@@ -135,6 +136,32 @@ def check_errors(kind: str) -> None:
     refused(lambda: fit(tl.Linear(3, 1), [(x[: 8 - 2 * rank], y[: 8 - 2 * rank])]), "a batch", "[8, 3], rank 1 has", "[6, 3]")
 
 
+def check_kept_steps() -> None:
+    """A second training by an optimizer goes on with the compiled steps of the first; if one process lacks them, all make new."""
+    x, y = np.random.default_rng(3).normal(size=(24, 6)).astype(np.float32), np.arange(24) % 3
+    for precision in (None, "float16"):
+        trainer = tl.Trainer(mesh=tl.distributed.mesh(), progress=False, precision=precision)
+        model, _ = models()["mlp"]
+        optimizer, other = tl.SGD(0.05, momentum=0.9), tl.SGD(0.05, momentum=0.9)
+        found, expected = [], []
+        for number in range(4):
+            if number == 2 and tl.distributed.rank() == 1:
+                optimizer._compiled.clear()
+            threads = len(os.listdir("/proc/self/task")) if Path("/proc/self/task").exists() else 0
+            trainer.fit(model, (x, y), tl.cross_entropy, optimizer, 2, batch_size=8)
+            if number in (1, 3) and threads:  # a step leaves none behind
+                assert len(os.listdir("/proc/self/task")) - threads < 6
+            found.append(optimizer._compiled["fit"][1])  # type: ignore[index]
+            expected.append(model.v.to_flat_dict())
+        assert [one is two for one, two in itertools.pairwise(found)] == [True, False, True]
+        again, _ = models()["mlp"]
+        for values in expected:  # the same, compiled anew each time
+            other._compiled.clear()
+            trainer.fit(again, (x, y), tl.cross_entropy, other, 2, batch_size=8)
+            for path, value in again.v.to_flat_dict().items():
+                np.testing.assert_array_equal(tl.to_numpy(value), tl.to_numpy(values[path]), err_msg=path)
+
+
 def wait_for_the_stuck() -> None:
     """Rank 1 stops in the midst of a training."""
     rank = tl.distributed.rank()
@@ -217,6 +244,7 @@ def main(folder: str, mode: str, dtype: str, begun: str = "") -> None:
     if mode == "shared":
         check_collectives()
         check_errors(mode)
+        check_kept_steps()
     found: dict[str, Any] = {}
     for kind, (model, shape) in models().items():
         found |= train(kind, model, shape, wide)

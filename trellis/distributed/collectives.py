@@ -13,7 +13,6 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from importlib import import_module
-from importlib.metadata import version
 from typing import Any
 
 from trellis.core import dtypes, tree
@@ -41,11 +40,11 @@ class Group:
         self.start, self.control, self.engine = start, control, engine
         self.rank, self.size = start.rank, start.size
         self.waits_since = math.inf  # the beginning of a block of `explaining`
-        if engine is not None and engine.spreads_programs:
+        if engine is not None and engine.waits_forever:
             threading.Thread(target=self._watch, daemon=True, name="trellis-watch").start()
 
     def _watch(self) -> None:
-        """End this process if another one is missing: an engine of one program for all does not leave a collective by itself."""
+        """Give up if another process is missing, for an engine that does not leave a collective by itself."""
         timeout = self.control.timeout if self.control else math.inf
         while True:
             time.sleep(min(1.0, timeout / 4))
@@ -54,8 +53,7 @@ class Group:
                 continue
             missing = self._who("a step", timeout)
             if self.waits_since == begun and missing:
-                print(f"trellis: rank {self.rank} waits in vain{missing}", file=sys.stderr, flush=True)
-                self.engine.abort()
+                self.engine.give_up(f"rank {self.rank} waits in vain{missing}")
             elif self.waits_since == begun:  # all are in the midst of a step, or of its compilation
                 self.waits_since = time.monotonic()
 
@@ -120,7 +118,8 @@ def initialize(backend: str | None = None, *, timeout: float = 600.0) -> None:
         _group = Group(start, None, None)
         return
     control = _open_control(start, timeout)
-    about = {"backend": name, "processes": str(start.size), "Python": platform.python_version(), **_versions(name)}
+    versions = {package: import_module(package).__version__ for package in ("trellis", "numpy", name)}
+    about = {"backend": name, "processes": str(start.size), "Python": platform.python_version(), **versions}
     control.compare("initialize", about)
     with socket.create_server(("", 0)) as held:  # until the others are told
         addresses = control.exchange("initialize: addresses", f"{control.host}:{held.getsockname()[1]}")
@@ -151,15 +150,6 @@ def _open_control(start: Start, timeout: float) -> Control:
         here = socket.gethostname() if len(set(comm.allgather(socket.gethostname()))) > 1 else "127.0.0.1"
         host, port = comm.bcast((here, listener.getsockname()[1]) if listener else None)
     return Control(start.rank, start.size, host, port, timeout, listener)
-
-
-def _versions(backend: str) -> dict[str, str]:
-    package = {"tensorflow": ("tensorflow", "tensorflow-cpu")}.get(backend, (backend,))
-    found = {}
-    for name in ("trellis", "numpy", *package):
-        with contextlib.suppress(ImportError):
-            found[name.removesuffix("-cpu")] = version(name)
-    return found
 
 
 def shutdown() -> None:

@@ -11,6 +11,7 @@ import hashlib
 import json
 import os
 import socket
+import sys
 import threading
 import time
 from collections.abc import Mapping
@@ -43,6 +44,7 @@ class Engine:
     name = ""
     carries: tuple[str, ...] = ()  # the dtypes that it carries
     spreads_programs = False  # whether one program runs on the devices of all processes
+    waits_forever = False  # whether its collectives know no timeout
     rank = 0
 
     def all_reduce(self, flat: Any, op: str) -> Any:
@@ -50,6 +52,11 @@ class Engine:
 
     def reduce_scatter(self, rows: Any, op: str) -> Any:
         return self.all_reduce(rows, op)[self.rank]
+
+    def give_up(self, why: str) -> None:
+        """Leave a collective in which this process waits: with the whole process, if there is no other way."""
+        print(f"trellis: {why}", file=sys.stderr, flush=True)
+        self.abort()
 
     def abort(self) -> None:
         os._exit(1)

@@ -19,7 +19,7 @@ from torch.distributed.tensor import DTensor, Partial, Replicate, Shard
 
 from trellis.core import tree
 from trellis.core.container import Container
-from trellis.distributed.collectives import Group, reduce_arrays
+from trellis.distributed.collectives import reduce_arrays
 from trellis.distributed.files import Piece, change_each, save_pieces
 from trellis.distributed.steps import ProcessSteps
 from trellis.ops.conversion import to_numpy
@@ -33,16 +33,15 @@ class DividedSteps(ProcessSteps):
 
     shares_all = True
 
-    def __init__(self, group: Group, rules: Any, model: Any, loss: Any, optimizer: Any, *rest: Any) -> None:
-        super().__init__(group, model, loss, optimizer, *rest)
+    def __init__(self, model: Any, loss: Any, optimizer: Any, *rest: Any) -> None:
+        super().__init__(model, loss, optimizer, *rest)
         if self.compiles:
             raise ValueError("fit: compile=True does not go with parameters that are divided on torch; leave it out")
         if optimizer is not None:
             _check_elementwise(optimizer)
-        self.rules, self.buckets = rules, None
-        rules.read(model.v)
-        self.mesh = init_device_mesh("cpu", tuple(rules.sizes.values()), mesh_dim_names=tuple(rules.sizes))
-        self.at = dict(zip(rules.sizes, self.mesh.get_coordinate() or ()))
+        self.rules, self.buckets = rest[-1].rules.read(model.v), None
+        self.mesh = init_device_mesh("cpu", tuple(self.rules.sizes.values()), mesh_dim_names=tuple(self.rules.sizes))
+        self.at = dict(zip(self.rules.sizes, self.mesh.get_coordinate() or ()))
 
     # ---- pieces and whole arrays -----------------------------------------------------------------------------------------------
     def _spec(self, path: str, x: Any) -> tuple[str | None, ...]:

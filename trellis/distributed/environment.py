@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 Variables = Mapping[str, str]
@@ -25,46 +25,32 @@ class Start(NamedTuple):
     port: int = 0
 
 
-def _trellis(env: Variables) -> Start | None:
-    if "TRELLIS_RANK" not in env:
-        return None
-    return Start(
-        env.get("TRELLIS_STARTER", "trellis launch"),
-        int(env["TRELLIS_RANK"]),
-        int(env["TRELLIS_SIZE"]),
-        int(env.get("TRELLIS_LOCAL_RANK", 0)),
-    )
+# A launcher, the variables that tell of it, the first two of which are the rank and the size, and that of the local rank.
+STARTERS = (
+    ("trellis launch", ("TRELLIS_RANK", "TRELLIS_SIZE"), "TRELLIS_LOCAL_RANK"),
+    ("torchrun", ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"), "LOCAL_RANK"),
+    ("mpirun", ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"), "OMPI_COMM_WORLD_LOCAL_RANK"),
+    ("mpirun", ("PMI_RANK", "PMI_SIZE"), "MPI_LOCALRANKID"),
+    ("SLURM", ("SLURM_PROCID", "SLURM_NTASKS"), "SLURM_LOCALID"),
+)
 
 
-def _torchrun(env: Variables) -> Start | None:
-    if not all(name in env for name in ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")):
-        return None
+def _start(env: Variables) -> Start:
+    for starter, names, local in STARTERS:
+        if all(name in env for name in names):
+            rank, size = (int(env[name]) for name in names[:2])
+            return Start(env.get("TRELLIS_STARTER", starter), rank, size, int(env.get(local, 0)), *_address(starter, env))
+    return _tf_config(env) if "TF_CONFIG" in env else Start("python", 0, 1)
+
+
+def _address(starter: str, env: Variables) -> tuple[str, int]:
+    """Where rank 0 can be reached."""
+    if starter == "SLURM":
+        nodes = env.get("SLURM_STEP_NODELIST", env.get("SLURM_JOB_NODELIST", "127.0.0.1"))
+        return first_node(nodes), 20_000 + int(env.get("SLURM_JOB_ID", 0)) % 40_000  # jobs on one node differ
     # torchrun's own store listens on MASTER_PORT, where its agent lives; without an agent the port is free for us.
     taken = 1 + int(env.get("TORCHELASTIC_RESTART_COUNT", 0)) if "TORCHELASTIC_RUN_ID" in env else 0
-    port = int(env["MASTER_PORT"]) + taken
-    return Start("torchrun", int(env["RANK"]), int(env["WORLD_SIZE"]), int(env.get("LOCAL_RANK", 0)), env["MASTER_ADDR"], port)
-
-
-def _mpi(env: Variables) -> Start | None:
-    names = (
-        ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK"),
-        ("PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID"),
-    )
-    for rank, size, local in names:
-        if rank in env and size in env:
-            host, port = env.get("MASTER_ADDR", "127.0.0.1"), int(env.get("MASTER_PORT", 0))
-            return Start("mpirun", int(env[rank]), int(env[size]), int(env.get(local, 0)), host, port)
-    return None
-
-
-def _slurm(env: Variables) -> Start | None:
-    if "SLURM_PROCID" not in env or "SLURM_NTASKS" not in env:
-        return None
-    nodes = env.get("SLURM_STEP_NODELIST", env.get("SLURM_JOB_NODELIST", "127.0.0.1"))
-    port = 20_000 + int(env.get("SLURM_JOB_ID", 0)) % 40_000  # jobs on one node differ
-    return Start(
-        "SLURM", int(env["SLURM_PROCID"]), int(env["SLURM_NTASKS"]), int(env.get("SLURM_LOCALID", 0)), first_node(nodes), port
-    )
+    return env.get("MASTER_ADDR", "127.0.0.1"), int(env.get("MASTER_PORT", 0)) + taken
 
 
 def first_node(nodes: str) -> str:
@@ -77,9 +63,7 @@ def first_node(nodes: str) -> str:
     return nodes if found is None else found[1] + (found[2] or "")
 
 
-def _tf_config(env: Variables) -> Start | None:
-    if "TF_CONFIG" not in env:
-        return None
+def _tf_config(env: Variables) -> Start:
     try:
         config: Any = json.loads(env["TF_CONFIG"])
         cluster, task = config["cluster"], config["task"]
@@ -91,9 +75,6 @@ def _tf_config(env: Variables) -> Start | None:
     return Start("TF_CONFIG", rank, len(addresses), 0, host, int(port))
 
 
-STARTERS: tuple[Callable[[Variables], Start | None], ...] = (_trellis, _torchrun, _mpi, _slurm, _tf_config)
-
-
 def find(env: Variables | None = None) -> Start:
     """How the process was started; one process alone if no launcher left a trace.
 
@@ -101,7 +82,7 @@ def find(env: Variables | None = None) -> Start:
     ('torchrun', 1, 4)
     """
     env = os.environ if env is None else env
-    found = next((start for finder in STARTERS if (start := finder(env)) is not None), Start("python", 0, 1))
+    found = _start(env)
     if "TRELLIS_COORDINATOR" in env:
         host, _, port = env["TRELLIS_COORDINATOR"].rpartition(":")
         found = found._replace(host=host or "127.0.0.1", port=int(port))

@@ -13,19 +13,16 @@ import numpy as np
 from jax.core import Tracer
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
+from trellis.core import dtypes
 from trellis.distributed import control
 from trellis.distributed.control import Control, begun_text
 from trellis.distributed.environment import Start
 
-_CARRIES = (
-    "bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float16", "bfloat16", "float32", "float64",
-)  # fmt: skip
-
 
 class Engine(control.Engine):
     name = "jax"
-    carries = _CARRIES
-    spreads_programs = True
+    carries = tuple(name for name, dtype in dtypes.DTYPES.items() if dtype.kind != "c")
+    spreads_programs = waits_forever = True
 
     def __init__(self, start: Start, channel: Control, addresses: Sequence[str], timeout: float) -> None:
         self.size, self.rank = start.size, start.rank
@@ -64,8 +61,7 @@ class Engine(control.Engine):
         return self._run(("broadcast", source), flat, lambda x: x[source], self.whole)
 
     def reduce_scatter(self, rows: Any, op: str) -> Any:
-        scattered = self._run(("scatter", op), rows, lambda x: x.max(0) if op == "max" else x.sum(0, dtype=x.dtype), self.split)
-        return scattered[0]
+        return self._run(("scatter", op), rows, lambda x: x.max(0) if op == "max" else x.sum(0, dtype=x.dtype), self.split)[0]
 
     def shutdown(self) -> None:
         jax.distributed.shutdown()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import fnmatch
 import math
 from collections.abc import Mapping
@@ -13,9 +14,9 @@ from trellis.core.dispatch import default_backend
 from trellis.core.leaves import unwrap
 from trellis.distributed import collectives, environment
 from trellis.distributed.parts import PartSteps
-from trellis.distributed.steps import ProcessSteps
+from trellis.distributed.steps import ProcessSteps, description
 from trellis.training.data import Place
-from trellis.training.steps import Steps, named_metrics
+from trellis.training.steps import Steps, inner, named_metrics
 
 
 class Rules:
@@ -38,10 +39,11 @@ class Rules:
                 raise ValueError(f"mesh: {axis}={self.sizes[axis]} does not divide {path!r} of shape {list(shape)}")
         return (*axes, *(None,) * (len(shape) - len(axes))) if any(axes) else ()
 
-    def read(self, v: Any) -> None:
-        """Look up the parameters of a model."""
-        shapes = {path: tuple(unwrap(x).shape) for path, x in tree.leaves_with_paths(v)}
-        self.specs = {path: (spec, shape) for path, shape in shapes.items() if (spec := self.spec(path, shape))}
+    def read(self, v: Any) -> Rules:
+        """These rules, looked up for the parameters of a model."""
+        made, shapes = copy.copy(self), {path: tuple(unwrap(x).shape) for path, x in tree.leaves_with_paths(v)}
+        made.specs = {path: (spec, shape) for path, shape in shapes.items() if (spec := self.spec(path, shape))}
+        return made
 
     def find(self, path: str) -> tuple[tuple[str | None, ...], tuple[int, ...]]:
         """The axes and the shape of a divided parameter, for its path or that of its slots; empty for others."""
@@ -56,12 +58,11 @@ class Mesh:
         self.asked, self.given_rules = asked, dict(rules)
         self.group = collectives.group()
         self.is_first = self.group.rank == 0
-        on_jax = default_backend() == "jax" if self.group.engine is None else self.group.engine.name == "jax"
-        self._resolve("jax" if on_jax else "")
+        self._resolve(default_backend() if self.group.engine is None else self.group.engine.name)
 
-    def _resolve(self, backend: str) -> None:
+    def _resolve(self, backend: str | None) -> None:
         """The sizes of the axes, once the devices are known."""
-        devices = import_module("trellis.distributed.sharding").device_count() if backend == "jax" else self.group.size
+        devices = import_module("jax").device_count() if backend == "jax" else self.group.size
         known = math.prod(size for size in self.asked.values() if size > 0)
         self.sizes = {name: max(devices // known, 1) if size == -1 else size for name, size in self.asked.items()}
         if math.prod(self.sizes.values()) != devices:
@@ -74,23 +75,33 @@ class Mesh:
 
     def steps(self, model: Any, loss: Any, optimizer: Any, metrics: Any, place: Place, *rest: Any) -> Steps:
         """The steps of a training over this mesh, in place of `Steps`."""
-        given = model, loss, optimizer, named_metrics(metrics), place, *rest
+        given = model, loss, optimizer, metrics, place, *rest
         name = place.backend.name
         if self.group.engine is not None and name != self.group.engine.name:
             raise ValueError(f"fit: the model is on {name}, but the processes joined for {self.group.engine.name}")
+        self.group.compare("fit", description(*given[:5]))
         if name == "jax":
             self._resolve(name)
-            return import_module("trellis.distributed.sharding").SpreadSteps(self.group, self.sizes, self.rules, *given)
+            return self._kept(import_module("trellis.distributed.sharding").SpreadSteps, given)
         if name != "torch" and (self.sizes["model"] > 1 or self.given_rules):
             raise NotImplementedError(
                 f"mesh: {name} holds every parameter whole on every process; mesh(data=-1) shares the rows of "
                 "batches. JAX and torch divide parameters"
             )
         if self.group.size == 1:
-            return PartSteps(*given)
+            return PartSteps.kept(*given)
         if not self.given_rules:
-            return ProcessSteps(self.group, *given)
-        return import_module("trellis.distributed.divided").DividedSteps(self.group, self.rules, *given)
+            return self._kept(ProcessSteps, given)
+        return import_module("trellis.distributed.divided").DividedSteps(*given[:3], named_metrics(metrics), place, *rest, self)
+
+    def _kept(self, kind: Any, given: tuple[Any, ...]) -> Steps:
+        """The steps of the last training by an optimizer, if all processes have them: they compile at the same moment."""
+        made = kind.kept(*given, self)
+        if len(set(self.group.exchange("fit: its steps", made.used))) > 1:
+            getattr(inner(given[2]), "_compiled", {}).pop("fit", None)
+            made = kind.kept(*given, self)
+        made.used = True
+        return made
 
 
 def mesh(*, data: int = -1, model: int = 1, rules: Mapping[str, Any] | None = None) -> Mesh:

@@ -19,8 +19,7 @@ from trellis.optim.schedules import whole_number
 from trellis.random.keys import Key
 from trellis.training.data import Batch
 from trellis.training.shares import RowStream
-from trellis.training.steps import Moment, Steps
-from trellis.transforms.gradients import value_and_grad
+from trellis.training.steps import Moment, Steps, inner
 
 _PRECISIONS = {None: None, "bf16": dtypes.bfloat16, "float16": dtypes.float16}
 
@@ -43,14 +42,16 @@ def kind_of_steps(mesh: Any, accumulate: int, precision: str | None) -> Callable
 
 def _make(mesh: Any, parts: Parts, model: Any, loss: Any, optimizer: Any, metrics: Any, place: Any, compile: Any) -> Steps:
     if parts.scales and optimizer is not None:
-        optimizer = Scaled(optimizer)
-    # Processes must compile at the same moment, so those of a mesh keep no compiled step: one might have it, another not.
+        optimizer = getattr(inner(optimizer), "_compiled", {}).setdefault(("scaled", optimizer), Scaled(optimizer))
+        optimizer.begin()
     make = PartSteps.kept if mesh is None else mesh.steps
     return make(model, loss, optimizer, metrics, place, compile, parts)
 
 
 class PartSteps(Steps):
     """Steps by parts of a batch."""
+
+    used = False  # whether they have been those of a training
 
     def __init__(self, model: Any, loss: Any, optimizer: Any, metrics: Any, place: Any, compile: Any, parts: Parts) -> None:
         self.parts = parts
@@ -63,7 +64,7 @@ class PartSteps(Steps):
         loss, *rest = self.sums(moment, scale)
         return loss / scale, *rest
 
-    def sums(self, moment: Moment, scale: Any = None, watch: Any = None) -> tuple[Any, Any, Any, Any]:
+    def sums(self, moment: Moment, scale: Any = None) -> tuple[Any, Any, Any, Any]:
         """The loss, the metrics, the buffers and the gradients: sums over the parts, each weighted by its rows."""
         batch, key, total = moment.batch, moment.key, None
         count = tree.leaves((batch.args, batch.kwargs))[0].shape[0]
@@ -77,7 +78,7 @@ class PartSteps(Steps):
             draws = self.stream(key, start + first, last - first) if parts > 1 or batch.share else key
             weight = (last - first) / count
             factor = scale if parts == 1 else weight if scale is None else scale * weight
-            (loss, (outputs, buffers)), grads = self.gradients(moment, draws, factor, watch)
+            (loss, (outputs, buffers)), grads = self.gradients(moment, draws, factor)
             found = loss, self.weighted(self.measure(outputs, moment.batch.targets), weight), grads
             total = found if total is None else tree.map(add, total, found)
             moment = moment._replace(buffers=buffers)
@@ -99,20 +100,6 @@ class PartSteps(Steps):
             return super().call(v, buffers, args, kwargs, key)
         outputs, after = super().call(_cast(v, dtype), buffers, _cast(args, dtype), _cast(kwargs, dtype), key)
         return _cast(outputs, self.place.dtype), after
-
-    def gradients(self, moment: Moment, key: Any = None, scale: Any = None, watch: Any = None) -> Any:
-        """Of the loss, times `scale`. `watch` sees the parameters that it is differentiated by."""
-        args, kwargs, targets = moment.batch[:3]
-        draws = moment.key if key is None else key
-
-        def loss(v: Any) -> tuple[Any, Any]:
-            if watch is not None:
-                watch(v)
-            outputs, after = self.call(v, moment.buffers, args, kwargs, draws)
-            found = self.loss(outputs, *targets)
-            return found if scale is None else found * scale, (outputs if self.metrics else None, after)
-
-        return value_and_grad(loss, has_aux=True)(moment.v)
 
 
 def _cast(nest: Any, dtype: dtypes.DType) -> Any:

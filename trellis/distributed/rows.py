@@ -24,15 +24,11 @@ class Rows(RowStream):
         super().__init__(*rest)
         self.group = group
 
-    def batch_norm(
-        self, x: Any, mean: Any, variance: Any, *, scale: Any, offset: Any, training: bool, eps: float, momentum: float,
-        data_format: str,
-    ) -> tuple[Any, Any, Any]:  # fmt: skip
+    def batch_norm(self, x: Any, mean: Any, variance: Any, *, training: bool, **options: Any) -> tuple[Any, Any, Any]:
         """`tl.batch_norm` by the mean and the variance of the rows of all processes."""
         if not training:
-            return batch_norm(
-                x, mean, variance, scale=scale, offset=offset, training=False, eps=eps, momentum=momentum, data_format=data_format
-            )
+            return batch_norm(x, mean, variance, training=False, **options)
+        scale, offset, eps, momentum, data_format = (options[n] for n in ("scale", "offset", "eps", "momentum", "data_format"))
         last = data_format == "channel_last" or (not data_format.startswith("NC") and data_format.endswith("C"))
         axes = tuple(range(x.ndim - 1)) if last else (0, *range(2, x.ndim))
         wide = x if x.dtype.bits >= 32 else astype(x, mean.dtype)

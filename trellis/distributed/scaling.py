@@ -30,7 +30,10 @@ class Scaled(Stateful):
 
     def __init__(self, optimizer: Any) -> None:
         self.optimizer = optimizer
-        known = optimizer.state
+
+    def begin(self) -> None:
+        """Begin a training with the first scale, and with the state of the optimizer."""
+        known = self.optimizer.state
         self._state = self._begun(known, known) if len(known) else None
 
     def init(self, v: Any) -> Container:

@@ -21,24 +21,19 @@ from trellis.data.files import Column
 from trellis.distributed.collectives import Group
 from trellis.distributed.files import Piece, change_each, save_pieces
 from trellis.distributed.parts import PartSteps
-from trellis.distributed.steps import Compared, description
+from trellis.distributed.steps import Compared
 from trellis.ops.conversion import is_array, to_numpy
 from trellis.random.keys import Key
 from trellis.training.data import Batch, Place
 from trellis.training.steps import Moment
 
 
-def device_count() -> int:
-    return jax.device_count()
-
-
-class SpreadPlace(Compared, Place):
+class SpreadPlace(Compared):
     """The devices of a mesh: batches are spread over their axis `data`."""
 
     def __init__(self, place: Place, group: Group, mesh: Any) -> None:
-        super().__init__(group)
-        self.backend, self.device, self.dtype, self.mesh = place.backend, place.device, place.dtype, mesh
-        self.spec = PartitionSpec()
+        super().__init__(place, group)
+        self.mesh, self.spec = mesh, PartitionSpec()
 
     def to_batch(self, batch: Any) -> Batch:
         rows = self.rows_of(batch)
@@ -63,17 +58,13 @@ class SpreadSteps(PartSteps):
     place: SpreadPlace
 
     def __init__(
-        self, group: Group, sizes: dict[str, int], rules: Any, model: Any, loss: Any, optimizer: Any, metrics: Any, place: Place,
-        compile: bool | None, *rest: Any,
-    ) -> None:  # fmt: skip
+        self, model: Any, loss: Any, optimizer: Any, metrics: Any, place: Place, compile: bool | None, parts: Any, over: Any
+    ) -> None:
         if compile is False:
             raise ValueError("fit: compile=False does not go with a mesh on JAX, whose compiler divides the work; leave it out")
-        group.compare("fit", description(model, loss, optimizer, metrics, place))
-        mesh = jax.sharding.Mesh(np.array(jax.devices()).reshape(tuple(sizes.values())), tuple(sizes))
-        self.group, self.is_first = group, group.rank == 0
-        super().__init__(model, loss, optimizer, metrics, SpreadPlace(place, group, mesh), True, *rest)
-        self.rules = rules
-        rules.read(model.v)
+        mesh = jax.sharding.Mesh(np.array(jax.devices()).reshape(tuple(over.sizes.values())), tuple(over.sizes))
+        self.group, self.is_first, self.rules = over.group, over.is_first, over.rules.read(model.v)
+        super().__init__(model, loss, optimizer, metrics, SpreadPlace(place, over.group, mesh), True, parts)
         self.whole = jax.jit(lambda flat: flat, out_shardings=NamedSharding(mesh, PartitionSpec()))
         spread = self._outputs
         self._outputs = lambda v, buffers, batch: self.give(spread(v, buffers, batch))

@@ -6,6 +6,7 @@ The sum over the processes is then that of the whole batch.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable
 from importlib import import_module
 from typing import Any
@@ -16,20 +17,20 @@ from trellis.core import tree
 from trellis.core.array import Array
 from trellis.core.leaves import Nest, unwrap
 from trellis.distributed.collectives import Group, all_gather, broadcast_arrays, describe, reduce_arrays
-from trellis.distributed.parts import PartSteps
+from trellis.distributed.parts import Parts, PartSteps
 from trellis.distributed.rows import Rows
 from trellis.ops.conversion import to_numpy
 from trellis.ops.manipulation import reshape
 from trellis.training.data import Batch, Place
 from trellis.training.shares import share_of
-from trellis.training.steps import Means, Moment, mode
+from trellis.training.steps import EAGER_WINDOWS, EagerWindow, Means, Moment, mode, named_metrics
 
 
-class Compared:
-    """Batches that are compared between the processes, once for each shape."""
+class Compared(Place):
+    """The framework and the device of a model, and batches that are compared between the processes, once for each shape."""
 
-    def __init__(self, group: Group) -> None:
-        self.group = group
+    def __init__(self, place: Place, group: Group) -> None:
+        self.backend, self.device, self.dtype, self.group = place.backend, place.device, place.dtype, group
         self.shapes: set[Any] = set()
 
     def rows_of(self, batch: Any) -> int:
@@ -41,12 +42,11 @@ class Compared:
         return shapes[0][1][0] if shapes and shapes[0][1] else 0
 
 
-class SharedPlace(Compared, Place):
-    """The framework and the device of a model, and the rows of each batch that this process has."""
+class SharedPlace(Compared):
+    """The rows of each batch that this process has."""
 
     def __init__(self, place: Place, group: Group) -> None:
-        super().__init__(group)
-        self.backend, self.device, self.dtype = place.backend, place.device, place.dtype
+        super().__init__(place, group)
         self.share = share_of(0, group.rank, group.size)  # of the last batch
         self.even = False  # whether a batch that cannot be divided evenly stays whole
 
@@ -63,13 +63,12 @@ class SharedPlace(Compared, Place):
 
 def description(model: Any, loss: Any, optimizer: Any, metrics: Any, place: Place) -> dict[str, str]:
     """What must be equal on all processes for a training."""
-    found = {"the backend": place.backend.name, "the loss": _name(loss), "the metrics": ", ".join(metrics)}
+    found = {"the backend": place.backend.name, "the loss": _name(loss), "the metrics": ", ".join(named_metrics(metrics))}
     for kind, arrays in (("parameter", model.v), ("buffer", model.buffers)):
         found |= {f"{kind} {path}": describe(unwrap(x)) for path, x in tree.leaves_with_paths(arrays)}
     found["frozen"] = ", ".join(sorted(model.frozen))
-    options = (
-        {name: value for name, value in vars(optimizer).items() if isinstance(value, (int, float, str))} if optimizer else {}
-    )
+    own = vars(optimizer) if optimizer else {}
+    options = {name: value for name, value in own.items() if isinstance(value, (int, float, str))}
     return found | {"the optimizer": f"{type(optimizer).__name__}({options})"}
 
 
@@ -81,20 +80,20 @@ class ProcessSteps(PartSteps):
     """Steps on the rows of this process; gradients, loss and metrics are those of all."""
 
     place: SharedPlace
-    in_windows = False
     shares_all = False  # whether a batch that is too small to be divided is reduced, too
+    watches = False  # whether the parameters of the next call of the model are those that the loss is differentiated by
     shared = True  # whether each process has some rows of the last batch
 
-    def __init__(self, group: Group, model: Any, loss: Any, optimizer: Any, metrics: Any, place: Place, *rest: Any) -> None:
-        group.compare("fit", description(model, loss, optimizer, metrics, place))
-        self.group, self.is_first = group, group.rank == 0
-        super().__init__(model, loss, optimizer, metrics, SharedPlace(place, group), *rest)
+    def __init__(self, model: Any, loss: Any, optimizer: Any, metrics: Any, place: Place, *rest: Any) -> None:
+        *rest, mesh = rest
+        self.group, self.is_first = mesh.group, mesh.is_first
+        super().__init__(model, loss, optimizer, metrics, SharedPlace(place, mesh.group), *rest)
         own = self._outputs
         self._outputs = lambda v, buffers, batch: self._gathered(own(v, buffers, batch))
         # Two processes that compiled a graph at different steps would wait for each other in different collectives.
         overlaps = place.backend.name == "torch" and not self.compiles
-        made = import_module("trellis.distributed.torch").Buckets(group.engine) if overlaps else None
-        self.buckets: Any = made
+        self.buckets: Any = import_module("trellis.distributed.torch").Buckets(self.group.engine) if overlaps else None
+        self.in_windows = self.parts == Parts()
 
     def take(self, v: Any, buffers: Any, state: Any) -> tuple[Any, Any, Any]:
         """Those of rank 0."""
@@ -106,15 +105,21 @@ class ProcessSteps(PartSteps):
         with self.group.explaining("fit: a step"):
             return super().train(moment, state)
 
-    def sums(self, moment: Moment, scale: Any = None, watch: Any = None) -> tuple[Any, Any, Any, Any]:
+    def call(self, v: Any, *rest: Any) -> Any:
+        if self.watches:
+            self.watches = False
+            self.buckets.watch(Nest(v).leaves)
+        return super().call(v, *rest)
+
+    def sums(self, moment: Moment, scale: Any = None) -> tuple[Any, Any, Any, Any]:
         _, count, total = moment.batch.share
         self.shared = count < total
         if not self.shared and not self.shares_all:
             return super().sums(moment, scale)
         weight = count / total if self.shared else 1 / self.group.size
         buckets: Any = self.buckets if self.parts.accumulate == 1 else None
-        watch = None if buckets is None else (lambda v: buckets.watch(Nest(v).leaves))
-        loss, measured, buffers, grads = super().sums(moment, weight if scale is None else weight * scale, watch)
+        self.watches = buckets is not None
+        loss, measured, buffers, grads = super().sums(moment, weight if scale is None else weight * scale)
         measured = self.weighted(measured, weight) if self.shared else tree.map(lambda x: x * weight, measured)
         if buckets is not None:
             nest, others = Nest(grads), Nest((loss, measured))
@@ -160,6 +165,43 @@ class ProcessSteps(PartSteps):
         """The outputs for the rows of all processes, of those for the last batch."""
         _, count, total = self.place.share
         return outputs if count == total else tree.map(_joined, all_gather(outputs))
+
+
+class ProcessWindow(EagerWindow):
+    """Steps of several processes that overwrite the parameters."""
+
+    steps: ProcessSteps
+
+    def advance(self, run: Any, entry: Any, leaves: list[Any]) -> Any:
+        with self.steps.group.explaining("fit: a step"):
+            return super().advance(run, entry, leaves)
+
+    def means(self) -> tuple[Any, Any, Any]:
+        steps, (first, count, total) = self.steps, self.steps.place.share
+        steps.shared, weight = count < total, count / total
+        if not steps.shared:
+            return super().means()
+
+        def measure(*about: Any) -> Any:
+            return steps.reduce(steps.weighted(steps.measure(*about), weight))[0]
+
+        return lambda key: steps.stream(key, first, count), measure, functools.partial(self.differentiated, weight)
+
+    def differentiated(self, weight: float, loss: Any, leaves: list[Any]) -> tuple[Any, Any, Any]:
+        """The loss and its gradients: sums over the processes, of which this one has a part."""
+        buckets = self.steps.buckets
+
+        def weighted(inputs: list[Any]) -> tuple[Any, Any]:
+            buckets.watch(inputs)
+            value, aux = loss(inputs)
+            return value * weight, aux
+
+        value, aux, grads = self.backend.value_and_grad(weighted, leaves)
+        grads, (value,) = buckets.finish(grads, [value])
+        return value, aux, grads
+
+
+EAGER_WINDOWS[ProcessSteps] = ProcessWindow
 
 
 def _joined(x: Any) -> Any:

@@ -15,6 +15,7 @@ from trellis.distributed.environment import Start
 
 Flat = list[Any]
 FIRST_BUCKET, BUCKET = 2**20, 25 * 2**20  # bytes; as torch's own DistributedDataParallel
+ROOM = 32  # numbers beside the gradients in the last bucket: the loss and metrics
 
 
 class Engine(control.Engine):
@@ -71,43 +72,48 @@ class Buckets:
 
     def watch(self, leaves: Flat) -> None:
         if not self.plan:
-            self.plan = _plan(leaves)
-        self.leaves = leaves
+            self._reserve(leaves)
         self.left = [len(bucket) for bucket in self.plan]
-        self.bucket_of = {i: number for number, bucket in enumerate(self.plan) for i in bucket}
-        self.grads: dict[int, Any] = {}
-        self.works: list[tuple[Any, Any]] = []
+        self.taken: set[int] = set()
+        self.works: list[Any] = []
         self.handles = [x.register_hook(lambda grad, i=i: self._take(i, grad)) for i, x in enumerate(leaves)]
 
+    def _reserve(self, leaves: Flat) -> None:
+        """Memory for the buckets, with room for other numbers at the end of each: a step writes over that of the step before."""
+        self.plan = _plan(leaves)
+        self.bucket_of = {i: number for number, bucket in enumerate(self.plan) for i in bucket}
+        sizes = [[*(leaves[i].numel() for i in bucket), ROOM] for bucket in self.plan]
+        self.flats = [leaves[bucket[0]].new_zeros(sum(counts)) for bucket, counts in zip(self.plan, sizes)]
+        parts = [flat.split(counts) for flat, counts in zip(self.flats, sizes)]
+        self.views = {i: x.view_as(leaves[i]) for bucket, several in zip(self.plan, parts) for i, x in zip(bucket, several)}
+        self.room = parts[-1][-1]
+
     def _take(self, i: int, grad: Any) -> None:
-        self.grads[i] = grad
+        self.views[i].copy_(grad.detach())
+        self.taken.add(i)
         self.left[self.bucket_of[i]] -= 1
         while len(self.works) < len(self.plan) - 1 and not self.left[len(self.works)]:
-            self._send(self.plan[len(self.works)])
+            self._send()
 
-    def _send(self, bucket: list[int], more: Flat = []) -> None:  # noqa: B006 (never changed)
-        flat = torch.cat([x.reshape(-1) for x in (*(self.grads.pop(i) for i in bucket), *more)])
-        self.works.append((dist.all_reduce(flat, async_op=True), flat))
+    def _send(self) -> None:
+        self.works.append(dist.all_reduce(self.flats[len(self.works)], async_op=True))
 
     def finish(self, grads: Flat, extras: Flat) -> tuple[Flat, Flat]:
         """The sums, for gradients that autograd has returned (zeros for a leaf that the loss does not reach), and of extras."""
-        dtype = grads[self.plan[-1][0]].dtype
-        beside = [i for i, x in enumerate(extras) if x.dtype == dtype]
         for handle in self.handles:
             handle.remove()
-        for bucket in self.plan[len(self.works) :]:
-            for i in bucket:
-                self.grads.setdefault(i, grads[i])
-            self._send(bucket, [extras[i] for i in beside] if bucket is self.plan[-1] else [])
-        results, others = list(grads), list(extras)
-        for (work, flat), bucket in zip(self.works, self.plan):
+        for i in set(self.views) - self.taken:
+            self.views[i].copy_(grads[i])
+        beside = [i for i, x in enumerate(extras) if x.dtype == self.room.dtype and x.numel() == 1][:ROOM]
+        for i, place in zip(beside, self.room):
+            place.copy_(extras[i].reshape(()))
+        while len(self.works) < len(self.plan):
+            self._send()
+        for work in self.works:
             work.wait()
-            places = [(results, i) for i in bucket] + ([(others, i) for i in beside] if bucket is self.plan[-1] else [])
-            for (values, i), part in zip(places, flat.split([values[i].numel() for values, i in places])):
-                values[i] = part.view_as(values[i])
-        for i in set(range(len(extras))) - set(beside):
-            others[i] = self.engine.all_reduce(extras[i], "sum")
-        return results, others
+        sums = dict(zip(beside, self.room.clone()))
+        others = [sums[i].view_as(x) if i in sums else self.engine.all_reduce(x, "sum") for i, x in enumerate(extras)]
+        return [self.views[i] for i in range(len(grads))], others
 
 
 def _plan(leaves: Flat) -> list[list[int]]:

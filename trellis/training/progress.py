@@ -62,8 +62,7 @@ class Progress(Callback):
     def _bar(self, position: int) -> str:
         if not self.steps:
             return f"{position} steps"
-        full = 20 * position // self.steps
-        done, rest = self.marks
+        full, (done, rest) = 20 * position // self.steps, self.marks
         return f"{done * full}{rest * (20 - full)} {position}/{self.steps}" if self.terminal else f"{position}/{self.steps}"
 
     def on_epoch(self, run: Any) -> None:

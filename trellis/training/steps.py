@@ -89,7 +89,7 @@ class Steps:
     def kept(cls, model: Module, loss: Any, optimizer: Any, metrics: Any, place: Place, *rest: Any) -> Steps:
         """The steps of the last `fit` by this optimizer if all is as it was, else new ones: nothing is compiled again."""
         parts = [(path, name, x) for path, one, _ in modules(model) for name, x in tree.leaves_with_paths(dict(vars(one)))]
-        outside = [part for part in parts if not isinstance(part[-1], Array)] + _read_by((loss, metrics))
+        outside = [(*at, f"{x.dtype}{x.shape}" if isinstance(x, Array) else x) for *at, x in parts] + _read_by((loss, metrics))
         settings = [(*at, x if type(x) in (bool, int, float, str) else (id(x), x)) for *at, x in outside]
         about = [cls, model, loss, optimizer, metrics, rest, place.backend.name, place.device, place.dtype, settings]
         known = getattr(inner(optimizer), "_compiled", {})  # emptied when an option of the optimizer changes
@@ -104,8 +104,7 @@ class Steps:
             known = rate_of(self.optimizer), moment.seed, moment.step
             if known != self._known:
                 self._clock = self.clock(*known)
-            result = self._train(*moment[:2], self._clock, moment.batch[:4], state)
-            v, buffers, state, self._clock, loss, measured = result
+            v, buffers, state, self._clock, loss, measured = self._train(*moment[:2], self._clock, moment.batch[:4], state)
             self._known = *known[:2], moment.step + 1
         else:
             loss, measured, buffers, grads = self.advance(moment, None)
@@ -134,13 +133,15 @@ class Steps:
         (loss, (outputs, buffers)), grads = self.gradients(moment)
         return loss, self.measure(outputs, moment.batch.targets), buffers, grads
 
-    def gradients(self, moment: Moment) -> Any:
+    def gradients(self, moment: Moment, key: Any = None, scale: Any = None) -> Any:
+        """Of the loss, or of `scale` times it."""
         args, kwargs, targets = moment.batch[:3]
-        key = moment.key
+        draws = moment.key if key is None else key
 
         def loss(v: Any) -> tuple[Any, Any]:
-            outputs, after = self.call(v, moment.buffers, args, kwargs, key)
-            return self.loss(outputs, *targets), (outputs if self.metrics else None, after)
+            outputs, after = self.call(v, moment.buffers, args, kwargs, draws)
+            found = self.loss(outputs, *targets)
+            return found if scale is None else found * scale, (outputs if self.metrics else None, after)
 
         return value_and_grad(loss, has_aux=True)(moment.v)
 
@@ -167,10 +168,9 @@ class Steps:
         means = Means(metrics=self.metrics)
         with mode(self.model, False):
             for batch in map(self.place.to_batch, batches):
-                if not batch.rows:
-                    continue
-                loss, measured = self._measure(v, buffers, batch[:3])
-                means.add(batch.rows, {"loss": float(loss), **tree.map(to_numpy, measured)})
+                if batch.rows:
+                    loss, measured = self._measure(v, buffers, batch[:3])
+                    means.add(batch.rows, {"loss": float(loss), **tree.map(to_numpy, measured)})
         return means.values()
 
     def predict(self, v: Any, buffers: Any, batches: Iterable[Any]) -> Any:
@@ -318,8 +318,9 @@ def window_for(steps: Steps, *nests: Any) -> Window | None:
         return None
     if steps.compiles:
         return Window(steps) if hasattr(steps.place.backend, "compile_over") else None
-    eager = type(steps) is Steps and steps.place.backend.name == "torch" and isinstance(steps.optimizer, Optimizer)
-    return EagerWindow(steps) if eager and grads_enter() else None
+    kind = EAGER_WINDOWS.get(type(steps))
+    eager = kind and steps.place.backend.name == "torch" and isinstance(steps.optimizer, Optimizer)
+    return kind(steps) if eager and grads_enter() else None
 
 
 class Window:
@@ -346,15 +347,13 @@ class Window:
         entry = self.entries.get(key)
         if entry is None:
             entry = self.entries[key] = self.entry(self.steps.place.to_batch(batch))
-        if type(run.data) is Batches:
+        if type(run.data) is Batches and type(self.steps.place) is Place:
             rows = leaves[0].shape[0]
-            if self.backend.name == "tensorflow":  # JAX takes NumPy arrays as they are
-                leaves = [self.backend.constant(x, like=self.leaves[0]) if type(x) is np.ndarray else x for x in leaves]
         else:
             given = self.steps.place.to_batch(batch)
             leaves, rows = Nest(given[:3]).leaves, given.rows
         if rows:
-            self.bytes += sum([8 * math.prod(x.shape) for x in leaves])
+            self.bytes += sum([8 * rows * math.prod(x.shape[1:]) for x in leaves])
             self.whole = False
             try:
                 self.pending.append((batch, rows, self.advance(run, entry, leaves)))
@@ -434,7 +433,7 @@ class EagerWindow(Window):
         return Nest(batch[:3]).bare().rebuild
 
     def advance(self, run: Any, entry: Any, leaves: list[Any]) -> Any:
-        steps = self.steps
+        steps, (stream, measure, differentiated) = self.steps, self.means()
         args, kwargs, targets = entry(leaves)
         moment = Moment(self.v, self.buffers, run.key, run.step, None)  # type: ignore[arg-type]
 
@@ -445,24 +444,31 @@ class EagerWindow(Window):
                 self.binding.release()
                 self.binding = Binding()
                 self.copy = run.model._copy(self.binding, self.v, self.buffers)
-            self.binding.stream = Stream(lambda: moment.key)
+            self.binding.stream = stream(lambda: moment.key)
             outputs = run_layers(self.copy, tuple(args), kwargs)
             after = gather(self.copy, buffers=True) if len(self.buffers) else self.buffers
             return unwrap(steps.loss(outputs, *targets)), (outputs, after) if steps.metrics or len(after) else None
 
-        value, aux, grads = self.backend.value_and_grad(loss, self.given.leaves)
+        value, aux, grads = differentiated(loss, self.given.leaves)
         steps.optimizer.overwrite(self.given, self.kept, grads)
         if aux is None:
             return [value], None
         outputs, self.buffers = aux
-        measured = Nest([Array(value), steps.measure(outputs, targets)])
+        measured = Nest([Array(value), measure(outputs, targets)])
         return measured.leaves, measured
+
+    def means(self) -> tuple[Any, Any, Any]:
+        """What a step draws from, what measures it, and what differentiates its loss."""
+        return Stream, self.steps.measure, self.backend.value_and_grad
 
     def now(self) -> list[Any]:
         self.copy = None  # the modes of layers may change between windows
         for array, x in zip(self.arrays, self.given.leaves):
             array._data = x
         return Nest((self.v, self.buffers, self.kept.container(), self.clock)).leaves
+
+
+EAGER_WINDOWS: dict[Any, Any] = {Steps: EagerWindow}  # for steps of a kind that are not compiled
 
 
 def _holds_modules_only(found: tuple[str, Any, int]) -> bool:
