@@ -25,7 +25,10 @@ GROUPS: dict[str, tuple[str, tuple[str, ...]]] = {
     "products": ("Products", ("ops.products", "ops.linalg")),
     "transforms": (
         "Gradients, control flow and compiling",
-        ("transforms.gradients", "transforms.control", "transforms.recurrence", "transforms.vmap", "transforms.compile"),
+        (
+            "transforms.gradients", "transforms.recomputation", "transforms.control", "transforms.recurrence", "transforms.vmap",
+            "transforms.compile",
+        ),
     ),
     "random": ("Random numbers", ("random.samplers", "random.distributions", "random.keys", "random.state")),
     "networks": (
@@ -47,7 +50,7 @@ GROUPS: dict[str, tuple[str, tuple[str, ...]]] = {
     ),
     "training": (
         "Training",
-        ("training.trainer", "training.data", "training.callbacks", "training.history", "training.steps", "training.plot"),
+        ("training.trainer", "data.batches", "training.callbacks", "training.history", "training.steps", "training.plot"),
     ),
     "graphs": ("Graphs and transpilation", ("trace", "trace.graph", "trace.transpile")),
 }  # fmt: skip

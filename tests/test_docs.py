@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextvars
 import importlib.util
+import inspect
 import os
 import re
 import subprocess
@@ -124,3 +125,16 @@ def test_readme_is_short_and_reads_right_on_a_package_index() -> None:
         text = re.sub(rule["pattern"], rule["replacement"], text)
     assert "[Arrays]" not in text
     assert [link for link in re.findall(r"\]\(([^)]*)\)", text) if not link.startswith("https://")] == []
+
+
+def test_the_reference_has_every_public_name() -> None:
+    spec = importlib.util.spec_from_file_location("reference_pages", ROOT / "docs" / "reference_pages.py")
+    assert spec is not None
+    assert spec.loader is not None
+    maker = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(maker)
+    pages = maker.pages()  # raises for a name that no page is for
+    headings = {line.removeprefix("## ") for text in pages.values() for line in text.splitlines() if line.startswith("## ")}
+    missing = {f"tl.{name}" for name in tl.__all__ if not inspect.ismodule(getattr(tl, name))} - headings
+    assert missing <= {f"tl.{name}" for name in maker.MODULES}
+    assert headings >= {f"tl.linalg.{name}" for name in tl.linalg.__all__}
