@@ -90,9 +90,8 @@ def _exponential_below(x: Array, height: float, width: float) -> Array:
 def gelu(x: Array, *, approximate: str) -> Array:
     if approximate == "none":  # 1 + erf would cancel where x is far below zero
         return x * 0.5 * tl.erfc(x * -math.sqrt(0.5))
-    near = tl.clip(x, -10.0, 10.0)  # above 10 tanh is 1 to the last digit; a cube that overflows would have no derivative
-    cubic = near * (near * near * 0.044715 + 1.0)
-    return x * 0.5 * (tl.tanh(cubic * math.sqrt(2 / math.pi)) + 1.0)
+    near = tl.clip(x, -30.0, 30.0)  # beyond 30 expit is 0 or 1; a cube that overflows would have no derivative
+    return x * tl.expit(near * (near * near * 0.044715 + 1.0) * (2 * math.sqrt(2 / math.pi)))  # 1 + tanh would cancel
 
 
 @_in_single

@@ -95,10 +95,6 @@ def _above(values: Array, rtol: Operand | None, shape: Any) -> Array:
     return values > rtol * tl.max(values, axis=-1, keepdims=True)
 
 
-def _inverse_values(values: Array, counted: Any) -> Array:
-    return tl.where(counted, 1.0 / tl.where(counted, values, 1.0), 0.0)
-
-
 def cofactors(x: Any, fixed: Any, identity: Any) -> Any:
     """The derivative of the determinant, with its own, at a matrix without inverse; `fixed` is x as a constant.
 
@@ -199,13 +195,25 @@ def _left_vectors(gu: Any, u: Any, s: Any, vh: Any, *, phase: bool = True) -> An
 def pinv(x: Array, rtol: Operand | None) -> Array:
     dtype, (x,) = wide("pinv", x, real=False)
     left, values, right = tl.linalg.svd(x, full_matrices=False)
-    inverse = _inverse_values(values, _above(values, rtol, x.shape))
+    counted = _above(values, rtol, x.shape)
+    inverse = tl.where(counted, 1.0 / tl.where(counted, values, 1.0), 0.0)
     return cast(_adjoint(right) * tl.expand_dims(inverse, -2) @ _adjoint(left), dtype)
 
 
 def matrix_rank(x: Array, rtol: Operand | None) -> Array:
     _, (x,) = wide("matrix_rank", x, real=False)
-    return tl.sum(_above(tl.linalg.svdvals(x), rtol, x.shape), axis=-1)
+    return _rank(tl.linalg.svdvals(x), rtol, x.shape)
+
+
+def _rank(values: Array, rtol: Operand | None, shape: Any) -> Array:
+    return tl.sum(_above(values, rtol, shape), axis=-1)
+
+
+def pinv_gradient(g: Any, y: Any, x: Any) -> Any:
+    """For a fixed rank: G. H. Golub and V. Pereyra, SIAM J. Numer. Anal. 10 (1973)."""
+    p, ph, gh = y, _adjoint(y), _adjoint(g)
+    rest = gh - x @ p @ gh
+    return rest @ p @ ph - ph @ g @ ph + ph @ (p @ (gh - gh @ (p @ x)))
 
 
 def lstsq(x1: Array, x2: Array, *, rtol: float | None) -> tuple[Array, Array, Array, Array]:
@@ -215,12 +223,10 @@ def lstsq(x1: Array, x2: Array, *, rtol: float | None) -> tuple[Array, Array, Ar
     b = tl.expand_dims(b, 1) if vector else b
     if a.shape[-2] != b.shape[-2]:
         raise ValueError(f"lstsq: shapes {x1.shape} and {x2.shape} do not fit: the number of rows must be equal")
-    left, values, right = tl.linalg.svd(a, full_matrices=False)
-    counted = _above(values, rtol, a.shape)
-    inverse = tl.expand_dims(_inverse_values(values, counted), -1)
-    solution = _adjoint(right) @ (inverse * (_adjoint(left) @ b))
+    values = tl.linalg.svdvals(a)
+    solution = tl.linalg.pinv(a, rtol=rtol) @ b  # its gradient exists where singular values are equal, that of vectors does not
     residuals = tl.sum(squared(b - a @ solution), axis=-2)
     if vector:
         solution, residuals = tl.squeeze(solution, -1), tl.squeeze(residuals, -1)
     real_dtype = real_of(given)
-    return cast(solution, given), cast(residuals, real_dtype), tl.sum(counted, axis=-1), cast(values, real_dtype)
+    return cast(solution, given), cast(residuals, real_dtype), _rank(values, rtol, a.shape), cast(values, real_dtype)

@@ -207,11 +207,9 @@ def cross_entropy(
     op, target = "cross_entropy", as_data(target)
     if not 0 <= label_smoothing <= 1:
         raise ValueError(f"{op}: label_smoothing={label_smoothing} must be between 0 and 1")
-    _check_classes(op, prediction, target, weight, axis, ignore_index, "iuf")
-    return call(
-        "cross_entropy", prediction, target, weight,
-        ignore_index=ignore_index, label_smoothing=float(label_smoothing), axis=axis, reduction=_reduction(op, reduction),
-    )  # fmt: skip
+    options = _check_classes(op, prediction, target, weight, axis, ignore_index, "iuf")
+    rest = {"label_smoothing": float(label_smoothing), "reduction": _reduction(op, reduction)}
+    return call("cross_entropy", prediction, target, weight, **options, **rest)
 
 
 def nll_loss(
@@ -225,9 +223,8 @@ def nll_loss(
     Array(0.75, dtype=float32, backend='numpy', device='cpu')
     """
     target = as_data(target)
-    _check_classes("nll_loss", prediction, target, weight, axis, ignore_index, "iu")
-    reduction = _reduction("nll_loss", reduction)
-    return call("nll_loss", prediction, target, weight, ignore_index=ignore_index, axis=axis, reduction=reduction)
+    options = _check_classes("nll_loss", prediction, target, weight, axis, ignore_index, "iu")
+    return call("nll_loss", prediction, target, weight, **options, reduction=_reduction("nll_loss", reduction))
 
 
 def ctc_loss(
@@ -299,10 +296,14 @@ def _check_shapes(op: str, prediction: AnyArray, **others: Operand) -> None:
 
 def _check_classes(
     op: str, prediction: AnyArray, target: AnyArray, weight: AnyArray | None, axis: int, ignore_index: int, kinds: str
-) -> None:
-    """Shapes and dtypes, and where the values can be read, whether each target is a class. `kinds` are those of the target."""
+) -> dict[str, int]:
+    """Shapes and dtypes, and where the values can be read, whether each target is a class. `kinds` are those of the target.
+
+    The options come back as ints.
+    """
     shape, given = shape_of(prediction), shape_of(target)
-    position = check_axis(op, one_axis(op, axis), len(shape))
+    options = {"axis": one_axis(op, axis), "ignore_index": integer(op, "ignore_index", ignore_index)}
+    position, ignored = check_axis(op, options["axis"], len(shape)), options["ignore_index"]
     classes, rest = shape[position], shape[:position] + shape[position + 1 :]
     plain = unwrap(target)
     interpreter = interpreters[type(plain)]
@@ -315,12 +316,12 @@ def _check_classes(
     weights = optional_shape(weight)
     if weights is not None and not fits(weights, (classes,)):
         raise ValueError(f"{op}: weight has shape {weights}, but there are {classes} classes; give ({classes},)")
-    ignored = integer(op, "ignore_index", ignore_index)
     if dtype.kind == "f" or classes is None or interpreter.is_traced(plain) or interpreter.device_of(plain) != "cpu":
-        return
+        return options
     values = interpreter.to_numpy(plain)
     if values.size and values.min() >= 0 and values.max() < classes:
-        return
+        return options
     wrong = values[(values != ignored) & ((values < 0) | (values >= classes))]
     if wrong.size:
         raise IndexError(f"{op}: target holds {wrong[0]}; with {classes} classes it must be 0 to {classes - 1}, or ignore_index")
+    return options

@@ -77,7 +77,19 @@ eigvalsh = _of_matrices(lambda x: jnp.linalg.eigvalsh(with_hermitian_gradient(x)
 qr = _of_matrices(lambda x, *, mode: tuple(jnp.linalg.qr(x, mode)))
 slogdet = _of_matrices(lambda x: tuple(jnp.linalg.slogdet(x)))
 svdvals = _of_matrices(lambda x: jnp.linalg.svdvals(x))
-pinv = compiled(lambda x, rtol: _like(x, jnp.linalg.pinv(widened(x), rtol)))
+pinv = compiled(lambda x, rtol: _like(x, _pinv(widened(x), rtol)))
+
+
+@jax.custom_jvp
+def _pinv(x: Any, rtol: Any) -> Any:
+    return jnp.linalg.pinv(x, rtol)  # its own derivative takes no rtol that is traced
+
+
+@_pinv.defjvp
+def _pinv_tangent(operands: Any, tangents: Any) -> tuple[Any, Any]:
+    x, p, dx = operands[0], _pinv(*operands), tangents[0]
+    ph, dh = p.conj().mT, dx.conj().mT
+    return p, p @ ph @ (dh - dh @ x @ p) - p @ dx @ p + (dh - p @ x @ dh) @ ph @ p
 
 
 # ---- functions that fail for some matrices ---------------------------------------------------------------------------

@@ -96,35 +96,38 @@ def _gelu_gradient(out: Any, g: Any, x: Any) -> None:
     np.multiply(out, g, out)
 
 
-def _tangent(out: Any, x: Any) -> Any:
-    """tanh(sqrt(2 / pi) (x + 0.044715 x^3)), and the square of x; x is cut to [-10, 10], where the tangent is -1 and 1."""
-    near = np.clip(x, -10, 10)
-    square = np.square(near)
-    np.multiply(square, 0.044715 * math.sqrt(2 / math.pi), out)
-    np.add(out, math.sqrt(2 / math.pi), out)
-    np.multiply(out, near, out)
-    np.tanh(out, out)
-    return square
+def _gate(out: Any, x: Any) -> Any:
+    """(1 + tanh c) / 2 with c = sqrt(2 / pi) (x + 0.044715 x^3), as 1 / (1 + exp(-2 c)), where nothing cancels.
+
+    Returns x cut to [-30, 30], beyond which the gate is 0 or 1.
+    """
+    near = np.clip(x, -30, 30)
+    np.square(near, out)
+    out *= -2 * 0.044715 * math.sqrt(2 / math.pi)
+    out -= 2 * math.sqrt(2 / math.pi)
+    out *= near
+    np.exp(out, out)
+    out += 1
+    np.reciprocal(out, out)
+    return near
 
 
 def _gelu_tanh(out: Any, x: Any) -> None:
-    _tangent(out, x)
-    _half_of_one_plus(out)
-    np.multiply(out, x, out)
+    _gate(out, x)
+    out *= x
 
 
 def _gelu_tanh_gradient(out: Any, g: Any, x: Any) -> None:
-    slope = _tangent(out, x)
-    slope *= 3 * 0.044715 * math.sqrt(2 / math.pi)
-    slope += math.sqrt(2 / math.pi)
-    slope *= 0.5
-    slope *= x
-    decay = np.square(out)
-    np.subtract(1, decay, decay)
-    slope *= decay
-    _half_of_one_plus(out)
-    np.add(out, slope, out)
-    np.multiply(out, g, out)
+    """gate + x gate' = gate (1 + x (1 - gate) 2 c')."""
+    near = _gate(out, x)
+    slope = np.square(near)
+    slope *= 6 * 0.044715 * math.sqrt(2 / math.pi)
+    slope += 2 * math.sqrt(2 / math.pi)
+    slope *= near
+    slope *= 1 - out
+    slope += 1
+    out *= slope
+    out *= g
 
 
 _GELU = {"none": _gelu, "tanh": _gelu_tanh}

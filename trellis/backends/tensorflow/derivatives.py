@@ -17,8 +17,8 @@ from tensorflow.python.ops import gen_array_ops, gen_linalg_ops, gen_math_ops as
 
 from trellis.backends.tensorflow.arrangement import adjoint, swapped_with_last
 from trellis.backends.tensorflow.complexes import real_part
-from trellis.composites import on_arrays
-from trellis.composites.linalg import cofactors, completed_qr, completed_svd, svd_gradient
+from trellis.composites import composed, on_arrays
+from trellis.composites.linalg import cofactors, completed_qr, completed_svd, pinv_gradient, svd_gradient
 from trellis.composites.reduction import cumulative_prod_gradient, products_of_others
 
 
@@ -141,13 +141,17 @@ def _slogdet(g: Any, y: Any, x: Any) -> Any:
 
 
 # ---- singular vectors: TensorFlow's second derivative is wrong for complex matrices, and a full set may have none --------------
-_svd_gradient = on_arrays(svd_gradient)
+_svd_gradient, _pinv_gradient = on_arrays(svd_gradient), on_arrays(pinv_gradient)
 
 
 def singular_vectors(x: Any, full: bool) -> tuple[Any, Any, Any]:
     """(u, s, vh). Of a full set, the vectors beyond the singular values turn no more than they must."""
     thin = _with_gradient(lambda given: _svd(given, False), lambda g, y, _: _svd_gradient(*g, *y), x)
     return completed_svd(thin, _svd(tf.stop_gradient(x), True)) if full and x.shape[-1] != x.shape[-2] else thin
+
+
+def pinv(x: Any, rtol: Any) -> Any:
+    return _with_gradient(lambda given: composed.pinv(given, rtol), lambda g, y, given: _pinv_gradient(g, y, given), x)
 
 
 def _svd(x: Any, full: bool) -> tuple[Any, Any, Any]:

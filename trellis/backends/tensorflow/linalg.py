@@ -116,7 +116,7 @@ def _explicit_equation(equation: str, ranks: list[int]) -> str:
 
 
 # ---- solvers and factorisations ------------------------------------------------------------------------------------------------
-_ANY_SHAPE = ("qr", "svd", "svdvals")
+_ANY_SHAPE = ("pinv", "qr", "svd", "svdvals")
 
 
 def _of_matrices(op: str, function: Kernel) -> Kernel:
@@ -223,4 +223,11 @@ def svdvals(x: Any) -> Any:
 
 
 _OF_MATRICES = (cholesky, det, eig, eigh, eigvals, eigvalsh, inv, qr, slogdet, solve, solve_triangular, svd, svdvals)
+_pinv = _of_matrices("pinv", derivatives.pinv)
+
+
+def pinv(x: Any, rtol: Any) -> Any:
+    return _pinv(x, rtol=rtol)
+
+
 globals().update({function.__name__: _of_matrices(function.__name__, function) for function in _OF_MATRICES})

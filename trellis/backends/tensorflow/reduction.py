@@ -112,12 +112,12 @@ all, any, count_nonzero = _of_truth(gen._all), _of_truth(gen._any), _of_truth(ge
 
 # ---- along one axis ------------------------------------------------------------------------------------------------------------
 def _along_last(kernel: Kernel, composite: Kernel) -> Kernel:
-    """The kernels are for the last axis of real arrays, and compute in the dtype they are given."""
+    """The kernels are for the last axis of at most five of real arrays, and compute in the dtype they are given."""
 
     def run(x: Any, *, axis: Axes) -> Any:
         x = tensor(x)
         rank = x.shape.rank
-        if not rank or axis not in (-1, rank - 1) or x.dtype.is_complex or 0 in x.shape.as_list():
+        if not rank or rank > 5 or axis not in (-1, rank - 1) or x.dtype.is_complex or 0 in x.shape.as_list():
             return composite(x, axis=axis)
         return cast(kernel(_floating(x)), x.dtype if x.dtype.is_floating else tf.float32)
 

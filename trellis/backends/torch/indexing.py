@@ -185,7 +185,7 @@ def _updated(
     op: str, x: torch.Tensor, value: Any, indices: tuple[torch.Tensor, ...], key: tuple[Any, ...], mode: str, in_place: bool
 ) -> torch.Tensor:
     value = value_for(op, x, value)
-    if mode != "set" or _transformed(x, value, *indices):
+    if mode != "set" or _transformed(x, value, *indices) or (indices and value.requires_grad and not in_place):
         return _flat_update(x, value, indices, key, mode)
     target = x if in_place else x.clone()
     if in_place and not torch.compiler.is_compiling() and torch._C._is_alias_of(x, value):
@@ -240,6 +240,10 @@ def _flat_update(
 
 def _combine(flat: torch.Tensor, places: torch.Tensor, value: torch.Tensor, mode: str) -> torch.Tensor:
     if mode == "set":
+        if value.requires_grad or _transformed(value):  # torch gives a derivative also to what another value has replaced
+            order = torch.arange(len(places), device=places.device)
+            last = torch.zeros(flat.shape, dtype=order.dtype, device=places.device).index_put((places,), order)[places]
+            value = torch.where(last == order, value, value.detach())
         return unsigned.from_bits(unsigned.bits(flat).index_put((places,), unsigned.bits(value)), flat.dtype)
     if mode == "add":
         return unsigned.wide(flat).index_put((places,), unsigned.wide(value), accumulate=True).to(flat.dtype)

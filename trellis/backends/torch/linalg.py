@@ -147,6 +147,10 @@ def svd(x: torch.Tensor, *, full_matrices: bool) -> tuple[torch.Tensor, torch.Te
     return completed_svd((found[0][..., :rank], found[1], found[2][..., :rank, :]), found)  # torch takes the derivative for 0
 
 
+def pinv(x: torch.Tensor, rtol: Any) -> torch.Tensor:
+    return _run("pinv", torch.linalg.pinv, x, rtol=rtol if rtol is None or isinstance(rtol, torch.Tensor) else float(rtol))
+
+
 _BLOCK = 4096
 
 

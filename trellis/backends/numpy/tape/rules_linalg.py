@@ -14,13 +14,11 @@ import numpy as np
 
 from trellis.backends.numpy.tape.recording import Linear, OfInputs, OfOutput
 from trellis.backends.numpy.tape.rules_support import adjoint, conjugate, identity, zeros_like
-from trellis.composites.linalg import cofactors, diagonal_matrix, gaps, off_diagonal, svd_gradient
-from trellis.composites.support import floating
+from trellis.composites.linalg import cofactors, diagonal_matrix, gaps, off_diagonal, pinv_gradient, svd_gradient
 from trellis.core.dispatch import call
 from trellis.core.indexing import ARRAY
-from trellis.ops.linalg import diagonal, eig, eigh, inv, matmul, pinv, solve, solve_triangular, svd, svdvals
+from trellis.ops.linalg import diagonal, eig, eigh, inv, matmul, solve, solve_triangular, svd
 from trellis.ops.products import einsum
-from trellis.ops.reduction import sum as sum_
 
 __all__ = ["LINALG_COMPOSED", "LINALG_RULES"]
 
@@ -156,25 +154,6 @@ def _triangular_first(g: Any, y: Any, x1: Any, x2: Any, *, lower: bool, trans: s
     return np.tril(result, k=-int(unit_diagonal)) if lower else np.triu(result, k=int(unit_diagonal))
 
 
-def _pinv(g: Any, y: Any, x: Any, rtol: Any) -> Any:
-    """For a fixed rank: G. H. Golub and V. Pereyra, SIAM J. Numer. Anal. 10 (1973)."""
-    p, ph, gh = y, adjoint(y), adjoint(g)
-    rest = gh - x @ p @ gh
-    result = rest @ p @ ph - ph @ g @ ph
-    rest = gh - gh @ (p @ x)
-    return result + ph @ (p @ rest)
-
-
-def _lstsq(x1: Any, x2: Any, *, rtol: float | None) -> tuple[Any, Any, Any, Any]:
-    """By the pseudo-inverse, whose gradient exists where singular values are equal."""
-    x1, x2 = floating("lstsq", x1, x2)
-    solution = pinv(x1, rtol=rtol) @ x2
-    rest = x2 - x1 @ solution
-    squares = rest.real * rest.real + rest.imag * rest.imag if rest.dtype.kind == "c" else rest * rest
-    rank = call("matrix_rank", x1, rtol)
-    return solution, sum_(squares, axis=0 if len(x2.shape) == 1 else -2), rank, svdvals(x1)
-
-
 # ---- decompositions ----------------------------------------------------------------------------------------------------------
 def _symmetric(x: Any) -> Any:
     return (x + adjoint(x)) * 0.5
@@ -264,7 +243,7 @@ LINALG_RULES: dict[str, Any] = {
     "slogdet": (_slogdet,),
     "solve": (_solve_first, _solve_second),
     "solve_triangular": (_triangular_first, _triangular_second),
-    "pinv": (_pinv, None),
+    "pinv": (lambda g, y, x, rtol: pinv_gradient(g, y, x), None),
     "cholesky": OfOutput((_cholesky,)),
     "qr": (_qr,),
     "eigh": (_eigh,),
@@ -275,5 +254,4 @@ LINALG_COMPOSED: dict[str, Any] = {
     "eigvalsh": lambda x: eigh(x)[0],
     "eigvals": lambda x: eig(x)[0],
     "svdvals": lambda x: svd(x, full_matrices=False)[1],
-    "lstsq": _lstsq,
 }
