@@ -80,11 +80,9 @@ def repeat(x: Any, repeats: Any, *, axis: int | None) -> Any:
 
 
 def pad(x: Any, *, pad_width: tuple[tuple[int, int], ...], mode: str, constant_values: Any) -> Any:
-    if not x.ndim:
-        return np.array(x)
-    if mode == "constant":
-        check_assignable("pad", constant_values, x)
-        result = np.full(tuple(n + before + after for n, (before, after) in zip(x.shape, pad_width)), constant_values, x.dtype)
-        result[tuple(slice(before, before + n) for n, (before, _) in zip(x.shape, pad_width))] = x
-        return result
-    return np.pad(x, pad_width, mode)  # type: ignore[call-overload]
+    if mode != "constant":
+        return np.pad(x, pad_width, mode) if x.ndim else np.array(x)  # type: ignore[call-overload]
+    check_assignable("pad", constant_values, x)
+    result = np.full(tuple(n + before + after for n, (before, after) in zip(x.shape, pad_width)), constant_values, x.dtype)
+    result[tuple(slice(before, before + n) for n, (before, _) in zip(x.shape, pad_width))] = x
+    return result

@@ -181,6 +181,7 @@ def _gather_axis(x: Any, index: Any, axis: int, batch_dims: int = 0) -> Any:
     """Gather along one axis. On the CPU the eager kernel refuses a negative index, so looking for one first would be a waste."""
     if 0 in shape_of(x):  # Gather looks at no index if nothing is chosen
         _check_points([_counted_from_front(index, sizes(x)[axis])], shape_of(x)[axis:])
+        x = tf.stop_gradient(x)  # Gather's gradient of nothing fails for some axes
     elif type(index) is EagerTensor and x.device.endswith("CPU:0"):
         try:
             return gen_array_ops.gather_v2(x, index, axis, batch_dims)

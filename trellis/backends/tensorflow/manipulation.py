@@ -136,6 +136,8 @@ def _repeat_each(x: Any, repeats: Any, axis: int, size: Any) -> Any:
 
 
 def pad(x: Any, *, pad_width: Any, mode: str, constant_values: Any) -> Any:
+    if mode == "constant":
+        errors.check_assignable("pad", item_of(constant_values), dtype_of(x))
     if not any(before or after for before, after in pad_width):
         return tensor(x)
     if mode == "constant":
@@ -154,7 +156,6 @@ def _pairs(pad_width: Any) -> Any:
 
 
 def _pad_constant(x: Any, pad_width: Any, value: Any) -> Any:
-    errors.check_assignable("pad", item_of(value), dtype_of(x))
     is_zero = isinstance(value, (int, float)) and value == 0
     return padded_with(x, pad_width, as_dtype(operand(value), x.dtype), is_zero)
 
