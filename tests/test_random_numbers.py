@@ -21,6 +21,7 @@ import trellis as tl
 from trellis.core import tree
 from trellis.core.dispatch import load
 from trellis.random import keys
+from trellis.random.sources import normal_quantile
 
 N = 100_000
 
@@ -110,6 +111,17 @@ def test_the_same_numbers_on_every_backend(backend: str, case: Case) -> None:
     same(case.draw(shape=(3, 700), seed=7, backend=backend), expected, case.ulps, case.size)
     assert not np.array_equal(to_numpy(expected)[0], to_numpy(expected)[1])  # rows differ
     assert not np.array_equal(to_numpy(expected), to_numpy(case.draw(shape=(3, 700), seed=8, backend="numpy")))
+
+
+def test_normals_on_a_cpu_agree_to_the_bit_and_with_the_formula(backend: str) -> None:
+    shape = (7, 10_001)  # several blocks and a rest
+    for dtype in ("float16", "bfloat16", "float32", "float64"):
+        found = tl.random_normal(shape=shape, seed=11, dtype=dtype, backend=backend)
+        same(found, tl.random_normal(shape=shape, seed=11, dtype=dtype, backend="numpy"), 0, 0)
+        grid = "float64" if dtype == "float64" else "float32"
+        unit = tl.random_uniform(shape=shape, seed=11, dtype=grid, backend="numpy")
+        p = unit + (2.0**-53 if grid == "float64" else 2.0**-24)
+        same(found, tl.astype(normal_quantile(p, tails=False), dtype), 0, 0)
 
 
 @pytest.mark.parametrize("case", [case for case in CASES if not case.heavy], ids=lambda case: case.name)

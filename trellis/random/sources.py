@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from trellis import ops as tl
-from trellis.core import dispatch, dtypes, rerun
+from trellis.core import dtypes, rerun
 from trellis.core.array import Array
 from trellis.core.dispatch import SCALARS, drawing, find_all, interpreters, load, target
 from trellis.core.dtypes import DType, float32, float64
@@ -31,7 +31,6 @@ from trellis.ops.shapes import broadcasts
 from trellis.random.keys import STREAM, Key, derived, holder, one_key
 from trellis.random.state import generator as own_generator, next_key, next_key_of
 
-_BLOCK = 30_000  # from 32,768 elements on torch starts its threads, which wait more than they work
 Size = tuple[Any, ...]  # ints; in a compiled TensorFlow function also tensors
 
 
@@ -42,12 +41,14 @@ class Seeded:
     def __init__(self, words: Any, interpreter: Any, device: Any) -> None:
         self._words, self._ops, self._device = words, interpreter, device
 
-    def _draw(self, op: str, stream: int, **params: Any) -> Array:
+    def _draw(self, op: str, stream: int, **params: Any) -> Array | None:
+        """What an op of this framework draws; None if it has no such op. On a CPU it is NumPy's, which takes fewer passes."""
         key = derived(self._words, STREAM, stream) if stream else self._words
-        if type(key) is not tuple or not self._ops.draws_on_host(self._device):
-            return Array(getattr(self._ops, op)(key, device=self._device, **params))
-        made = getattr(load("numpy"), op)(key, device=None, **params)  # in fewer passes
-        return Array(self._ops.from_numpy(made, dtype=None, device=self._device, copy=None))
+        if type(key) is tuple and self._ops.draws_on_host(self._device):
+            made = getattr(load("numpy"), op)(key, device=None, **params)
+            return Array(self._ops.from_numpy(made, dtype=None, device=self._device, copy=None))
+        own = getattr(self._ops, op, None)
+        return own and Array(own(key, device=self._device, **params))
 
     def words(self, shape: Size, stream: int = 0, offset: int = 0) -> Array:
         """Random uint32."""
@@ -58,22 +59,11 @@ class Seeded:
         return self._draw("random_unit", stream, shape=shape, dtype=dtype, offset=offset)
 
     def normal(self, shape: Size, dtype: DType, stream: int = 0, offset: int = 0) -> Array:
+        if (found := self._draw("random_normal", stream, shape=shape, dtype=dtype, offset=offset)) is not None:
+            return found
         grid = computing(dtype)
         unit = self.unit(shape, grid, stream, offset)
-
-        def finish(part: Array) -> Array:
-            return tl.astype(normal_quantile(inside(part, grid), tails=False), dtype, copy=False)
-
-        if (
-            not (self._ops.changes_in_place and type(self._words) is tuple)
-            or dispatch.is_compiling()
-            or unit.device != "cpu"
-            or not unit.size
-        ):
-            return finish(unit)
-        # Such frameworks run op by op: in blocks the steps of the formula stay in the cache.
-        flat = unit._data.reshape(-1)
-        return tl.reshape(tl.concat([finish(Array(flat[i : i + _BLOCK])) for i in range(0, flat.shape[0], _BLOCK)]), shape)
+        return tl.astype(normal_quantile(inside(unit, grid), tails=False), dtype, copy=False)
 
 
 class Unseeded:
@@ -322,6 +312,7 @@ _DOUBLE = (
          1.48753612908506148525e-2, 1.36929880922735805310e-1, 5.99832206555887937690e-1, 1.0),
     ),
 )  # fmt: skip
+COEFFICIENTS = _SINGLE, _DOUBLE
 
 
 def normal_quantile(p: Array, *, tails: bool = True) -> Array:
@@ -329,17 +320,17 @@ def normal_quantile(p: Array, *, tails: bool = True) -> Array:
 
     Without `tails` no float32 `p` may be below 1e-11; float64 always has them.
     """
-    centre, middle, tail = _DOUBLE if p.dtype is float64 else _SINGLE
+    centre, middle, tail = COEFFICIENTS[p.dtype is float64]
     q = p - 0.5
-    near = q * _ratio(centre, 0.180625 - q * q)
+    near = q * ratio(centre, 0.180625 - q * q)
     r = tl.sqrt(-tl.log(tl.minimum(p, 1.0 - p)))
-    far = _ratio(middle, r - 1.6)
+    far = ratio(middle, r - 1.6)
     if tails or p.dtype is float64:
-        far = tl.where(r <= 5.0, far, _ratio(tail, r - 5.0))
+        far = tl.where(r <= 5.0, far, ratio(tail, r - 5.0))
     return tl.where(tl.abs(q) <= 0.425, near, tl.where(q < 0.0, -far, far))
 
 
-def _ratio(part: tuple[Sequence[Any], Sequence[Any]], x: Array) -> Array:
+def ratio(part: tuple[Sequence[Any], Sequence[Any]], x: Array) -> Array:
     """The quotient of two polynomials, given by their coefficients, by Horner's rule."""
     above, under = (functools.reduce(lambda value, c: value * x + c, coefficients) for coefficients in part)
     return above / under
