@@ -27,7 +27,7 @@ __all__ = [
 
 
 class Inputs(Nest):
-    """The arguments that a function is differentiated by, and the call that they belong to."""
+    """The arguments that a function is differentiated by, as a tuple or the one that `argnums` names, and their call."""
 
     __slots__ = ("args", "func", "interpreter", "kwargs", "name", "output", "positions", "single")
 
@@ -38,12 +38,12 @@ class Inputs(Nest):
         self.name, self.func, self.args, self.kwargs = name, func, args, kwargs
         self.single = isinstance(argnums, int)
         self.positions = [self._position(p) for p in ([argnums] if isinstance(argnums, int) else argnums)]
-        super().__init__(tuple([args[p] for p in self.positions]), like)
+        super().__init__(args[self.positions[0]] if self.single else tuple([args[p] for p in self.positions]), like)
         for i, leaf in enumerate(self.leaves):
             if type(leaf) in (float, complex):
                 (made,) = settled([asarray(leaf)], self.like if like is None else like)
                 self.leaves[i], self.wrapped[i] = unwrap(made), class_of(made)
-            elif kind_of(leaf) != ARRAY or interpreters[type(leaf)].dtype_of(leaf).kind not in "fc":
+            elif floating(leaf) is None:
                 raise self._leaf_error(i)
         if not self.leaves:
             raise TypeError(f"{name}: the arguments {self.positions} hold no array to differentiate by")
@@ -65,7 +65,7 @@ class Inputs(Nest):
 
     def _leaf_error(self, i: int) -> TypeError:
         leaf = self.leaves[i]
-        first, _, rest = tree.paths(self.treedef)[i].partition("/")
+        first, _, rest = f"{'0/' if self.single else ''}{tree.paths(self.treedef)[i]}".partition("/")
         place = f"{self.name}: argument {self.positions[int(first)]}" + (f" at {rest!r}" if rest else "")
         kind = kind_of(leaf)
         if kind not in (ARRAY, NUMBER):
@@ -77,8 +77,8 @@ class Inputs(Nest):
 
     def arguments(self, leaves: Sequence[AnyArray]) -> tuple[Any, ...]:
         """All arguments of the call, with other leaves in the places that are differentiated."""
-        args = list(self.args)
-        for position, value in zip(self.positions, self.rebuild(leaves), strict=True):
+        args, given = list(self.args), self.rebuild(leaves)
+        for position, value in zip(self.positions, (given,) if self.single else given):
             args[position] = value
         return tuple(args)
 
@@ -89,16 +89,16 @@ class Inputs(Nest):
 
     def rebuild(self, leaves: Sequence[AnyArray]) -> Any:
         """The arguments with other leaves. Free ones are as the result, if that is not free: the function met other arrays."""
-        output = getattr(self, "output", None)
-        if output is not None and Free in self.wrapped and Free not in output.wrapped:
+        if Free in self.wrapped and (output := getattr(self, "output", None)) is not None and Free not in output.wrapped:
             kind = Array if Array in output.wrapped else None
             self.wrapped = [kind if own is Free else own for own in self.wrapped]
         return super().rebuild(leaves)
 
-    def like_arguments(self, leaves: Sequence[AnyArray]) -> Any:
-        """Leaves as a result, in the structure of the arguments; without the outer tuple if `argnums` was one number."""
-        given = self.rebuild(leaves)
-        return given[0] if self.single else given
+
+def floating(x: Any) -> Any:
+    """The interpreter of a floating-point array; None of anything else."""
+    found = interpreters[type(x)] if kind_of(x) == ARRAY else None
+    return None if found is None or found.dtype_of(x).kind not in "fc" else found
 
 
 class Output(Nest):
@@ -109,7 +109,8 @@ class Output(Nest):
     def __init__(self, name: str, result: Any, like: Any, *, scalar: bool) -> None:
         super().__init__(result, like)
         for i, leaf in enumerate(self.leaves):
-            self._check(name, leaf, i, scalar)
+            if not scalar or (found := floating(leaf)) is None or found.shape_of(leaf) != () or found.dtype_of(leaf).kind == "c":
+                self._check(name, leaf, i, scalar)
         if not self.leaves:
             raise TypeError(f"{name}: the function returned {result!r}; it must return an array")
 
@@ -165,7 +166,7 @@ def _value_and_grad(name: str, func: Callable[..., Any], argnums: Any, has_aux: 
 
         value, aux, grads = inputs.interpreter.value_and_grad(function, inputs.leaves)
         value = inputs.output.rebuild([value])
-        return (value, aux) if has_aux else value, inputs.like_arguments(grads)
+        return (value, aux) if has_aux else value, inputs.rebuild(grads)
 
     return transformed
 
@@ -270,7 +271,7 @@ def jac(func: Callable[Arguments, Any], argnums: int | Sequence[int] = 0) -> Cal
 
     def run(inputs: Inputs) -> Any:
         blocks = inputs.interpreter.jacobian(inputs.run, inputs.leaves)  # blocks[output][input]
-        return tree.unflatten(inputs.output.treedef, [inputs.like_arguments(row) for row in blocks])
+        return tree.unflatten(inputs.output.treedef, [inputs.rebuild(row) for row in blocks])
 
     return transformed
 
@@ -323,7 +324,7 @@ def _execute(inputs: Inputs, whole: Any, retain_grads: bool, ret_grad_idxs: Any)
             interpreters[type(y)].full_like(y, fill_value=1.0 if i == k else 0.0, dtype=None, device=None)
             for k, y in enumerate(outputs)
         ]
-        gradients.append(inputs.like_arguments(pull(seeds)))
+        gradients.append(inputs.rebuild(pull(seeds)))
     if output == tree.LEAF:
         return result, gradients[0]
     return result, Container.from_flat_dict(dict(zip(tree.paths(output), gradients, strict=True)))

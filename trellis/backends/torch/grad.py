@@ -6,6 +6,7 @@ or when an argument requires grad. Then a user's own graph flows through, and lo
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterator
 from contextvars import ContextVar
 from typing import Any
@@ -19,6 +20,8 @@ from trellis.core.leaves import Nest
 __all__ = ["checkpoint", "constants", "custom_gradient", "jacobian", "jvp", "stop_gradient", "value_and_grad", "vjp"]
 
 Flat = list[Any]
+_ENGINE = torch.autograd.Variable._execution_engine
+_ENABLED = contextlib.nullcontext()
 _TRACED: list[Any] = []  # the transforms that torch.compile is tracing, one in the other; it traces one function at a time
 _DEPTH: ContextVar[int] = ContextVar("trellis_torch_depth", default=0)
 
@@ -59,9 +62,16 @@ def vjp(
     return shown, aux if keep else _detached(aux), pullback
 
 
-def _autograd(*arguments: Any, **options: Any) -> Any:
+def _autograd(outputs: Any, inputs: Flat, *upstream: Any, create_graph: bool, **options: Any) -> Any:
     try:
-        return torch.autograd.grad(*arguments, allow_unused=True, materialize_grads=True, **options)
+        if type(outputs) is torch.Tensor and outputs.is_cpu and not torch._C._len_torch_function_stack():
+            # what torch.autograd.grad ends in, without its checks, which take as long as a small backward pass
+            grads = _ENGINE.run_backward(
+                (outputs,), (torch.ones_like(outputs),), create_graph, create_graph, tuple(inputs), True, False
+            )
+            return [torch.zeros_like(x, requires_grad=create_graph) if g is None else g for g, x in zip(grads, inputs)]
+        options |= {"create_graph": create_graph, "allow_unused": True, "materialize_grads": True}
+        return torch.autograd.grad(outputs, inputs, *upstream, **options)
     except RuntimeError as error:
         if "modified by an inplace operation" in str(error):
             raise errors.changed_in_place() from error
@@ -186,7 +196,7 @@ def _run(function: Callable[[Flat], Any], leaves: Flat) -> tuple[Flat, Any]:
     """Inputs of a graph of our own, which is joined to the user's graph if there is one, and the function's result for them."""
     token = _DEPTH.set(_DEPTH.get() + 1)
     try:
-        with torch.enable_grad():
+        with _ENABLED if torch.is_grad_enabled() else torch.enable_grad():
             inputs = [x.view_as(x) if x.requires_grad else x.detach().requires_grad_() for x in leaves]
             return inputs, function(inputs)
     finally:
@@ -211,7 +221,7 @@ def needs_functional() -> bool:
 
 
 def _differentiated_again(leaves: Flat) -> bool:
-    return _DEPTH.get() > 0 or any(x.requires_grad for x in leaves)
+    return _DEPTH.get() > 0 or True in [x.requires_grad for x in leaves]
 
 
 def _detached(aux: Any) -> Any:
