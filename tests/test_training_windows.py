@@ -72,6 +72,17 @@ def test_looking_at_each_step_changes_nothing(backend: str, make: Any, kind: Any
     assert before.keys() == values(model.v).keys()
 
 
+def test_which_trainings_take_many_steps_at_a_time(backend: str) -> None:
+    found: list[Any] = []
+
+    class End(tl.Callback):
+        def on_end(self, run: Any) -> None:
+            found.append(run.window)
+
+    fit(mlp(backend=backend), tl.Adam(0.01), End())
+    assert (found[0] is None) == (backend == "numpy")  # whose steps have nothing to wait for
+
+
 def test_steps_one_by_one_are_the_same(backend: str, monkeypatch: Any) -> None:
     for make in (mlp, Net):
         model, alone = make(backend=backend), make(backend=backend)

@@ -93,7 +93,7 @@ class ProcessSteps(PartSteps):
         # Two processes that compiled a graph at different steps would wait for each other in different collectives.
         overlaps = place.backend.name == "torch" and not self.compiles
         self.buckets: Any = import_module("trellis.distributed.torch").Buckets(self.group.engine) if overlaps else None
-        self.in_windows = self.parts == Parts()
+        self.in_windows = self.parts == Parts() and not self.compiles
 
     def take(self, v: Any, buffers: Any, state: Any) -> tuple[Any, Any, Any]:
         """Those of rank 0."""

@@ -328,7 +328,7 @@ class Window:
 
     def __init__(self, steps: Steps) -> None:
         self.steps, self.backend = steps, steps.place.backend
-        self.begun: tuple[Any, ...] = (None,)
+        self.begun: tuple[Any, ...] = (None, None, None)
         self.pending: list[tuple[Any, int, Any]] = []  # batch, rows, and what was measured
         self.bytes, self.whole = 0, True
 
@@ -340,7 +340,8 @@ class Window:
 
     def step(self, run: Any, batch: Any) -> bool:
         """Take a step of a run, if the batch has rows."""
-        if any(a is not b for a, b in zip(self.begun, (run.v, run.buffers, run.state))):
+        v, buffers, state = self.begun
+        if v is not run.v or buffers is not run.buffers or state is not run.state:
             self.begin(run)
         leaves: list[Any] = []
         key = tree.signature(batch, leaves)
@@ -369,25 +370,23 @@ class Window:
 
     def entry(self, batch: Batch) -> Any:
         """The compiled step for batches of a structure, and the structure of what it measures."""
-        own, given, measures, count = self.nest, Nest(batch[:3]).bare(), [], len(self.leaves)
+        own, given, measures = self.nest, Nest(batch[:3]).bare(), []
 
-        def function(leaves: list[Any]) -> list[Any]:
-            v, buffers, state, clock = own.rebuild(leaves[:count])
-            found = self.steps.advanced(v, buffers, clock, (*given.rebuild(leaves[count:]), ()), state)
+        def function(own_leaves: list[Any], leaves: list[Any]) -> tuple[list[Any], list[Any]]:
+            v, buffers, state, clock = own.rebuild(own_leaves)
+            found = self.steps.advanced(v, buffers, clock, (*given.rebuild(leaves), ()), state)
             measures[:] = [Nest(found[4:]).bare()]
-            return Nest(found).leaves
+            return Nest(found[:4]).leaves, Nest(found[4:]).leaves
 
-        return self.backend.compile_over(function, count), measures
+        return self.backend.compile_over(function), measures
 
     def advance(self, run: Any, entry: Any, leaves: list[Any]) -> Any:
         function, measures = entry
         if self.rate != rate_of(run.optimizer):
             self.rate = rate_of(run.optimizer)
             self.leaves[-3:] = [x._data for x in self.steps.clock(self.rate, run.key, run.step)]
-        found = function([*self.leaves, *leaves])
-        count = len(self.leaves)
-        self.leaves = found[:count]
-        return found[count:], measures[0]
+        self.leaves, measured = function(self.leaves, leaves)
+        return measured, measures[0]
 
     def now(self) -> list[Any]:
         return self.leaves
@@ -401,9 +400,10 @@ class Window:
         found: list[tuple[int, Any]] = []
         if not self.whole:
             return found
-        float(pending[-1][2][0][0])  # wait once, for the last
+        item = self.backend.item
+        item(pending[-1][2][0][0])  # wait once, for the last
         for _, rows, (leaves, nest) in pending:
-            loss = float(leaves[0])
+            loss = float(item(leaves[0]))
             if not math.isfinite(loss):
                 return None
             measured = tree.map(to_numpy, nest.rebuild(leaves)[1]) if len(leaves) > 1 else {}

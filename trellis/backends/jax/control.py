@@ -67,37 +67,39 @@ jax.tree_util.register_pytree_node(
 copies = jax.jit(lambda arrays: [jnp.copy(x) for x in arrays])
 
 
-def compile_over(function: Callable[[Flat], Flat], carried: int) -> Callable[[Flat], Flat]:
-    """`function` compiled, of lists of arrays. It overwrites the first so many of its arguments."""
-    return compile(function, carried)
+def compile_over(function: Callable[[Flat, Flat], tuple[Flat, Flat]]) -> Callable[[Flat, Flat], tuple[Flat, Flat]]:
+    """`function` compiled, of two lists of arrays. It overwrites those of the first."""
+    return _keyed(function, True)
 
 
-def compile(function: Callable[[Flat], Any], carried: int = 0) -> Callable[[Flat], Any]:
+def compile(function: Callable[[Flat], Any]) -> Callable[[Flat], Any]:
+    return _keyed(lambda leaves: _Result(function(leaves)), False)
+
+
+def _keyed(function: Callable[..., Any], overwrites: bool) -> Callable[..., Any]:
     """A function that draws without a seed gets a new key with each call; any other gets zeros, which it does not read."""
     drawing = ""  # the op that draws, known once it has been traced
     with jax.ensure_compile_time_eval():
         no_key = jnp.zeros(2, jnp.uint32)
 
-    def traced(own: Flat, leaves: Flat, words: Any) -> Any:
+    def traced(words: Any, *lists: Flat) -> Any:
         nonlocal drawing
         key = CallKey(words)
         token = CALL_KEY.set(key)
         try:
-            result = function([*own, *leaves])
-            return result if carried else _Result(result)
+            return function(*lists)
         finally:
             CALL_KEY.reset(token)
             drawing = drawing or key.op
 
-    jitted, looked = jax.jit(traced, donate_argnums=0), not carried
+    jitted, looked = jax.jit(traced, donate_argnums=1 if overwrites else ()), not overwrites
 
-    def run(leaves: Flat) -> Any:
+    def run(*lists: Flat) -> Any:
         nonlocal looked
-        own, others = leaves[:carried], leaves[carried:]
-        if not looked:  # whether it draws: after the first call `own` is gone
-            looked = bool(jitted.trace(own, others, no_key))
+        if not looked:  # whether it draws: after the first call the first list is gone
+            looked = bool(jitted.trace(no_key, *lists))
         known = drawing
-        result = jitted(own, others, new_key(known) if known else no_key)
-        return jitted(own, others, new_key(drawing)) if drawing and not known else result  # traced just now, with zeros
+        result = jitted(new_key(known) if known else no_key, *lists)
+        return jitted(new_key(drawing), *lists) if drawing and not known else result  # traced just now, with zeros
 
     return run

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextvars
 from collections.abc import Callable, Sequence
+from itertools import chain
 from typing import Any
 
 import tensorflow as tf
@@ -15,11 +16,11 @@ from tensorflow.python.framework.ops import EagerTensor
 
 from trellis.backends import loops
 from trellis.backends.tensorflow.arrangement import transposed
-from trellis.backends.tensorflow.meta import is_traced, tensors
+from trellis.backends.tensorflow.meta import constant, is_traced, tensors
 from trellis.core import errors, leaves as nests
 from trellis.core.leaves import MixedNest
 
-__all__ = ["compile", "compiles", "cond", "scan", "take_apart", "vmap", "while_loop"]
+__all__ = ["compile", "compile_over", "compiles", "cond", "copies", "scan", "take_apart", "vmap", "while_loop"]
 
 Flat = list[Any]
 _EAGER = frozenset((EagerTensor,))
@@ -165,17 +166,36 @@ def _compile_one(function: Callable[[Flat], Any], leaves: Flat, jit_compile: boo
         returned.append(nest.structure())  # symbolic tensors do not outlive their graph
         return tensors(nest.arrays)
 
-    # Traced at once: TensorFlow warns of functions that are made and called one after the other.
-    specs = [tf.TensorSpec(x.shape, x.dtype) for x in leaves if tf.is_tensor(x)]
-    concrete = tf.function(traced, autograph=False, jit_compile=jit_compile).get_concrete_function(specs)
+    call = _flat(traced, [x for x in leaves if tf.is_tensor(x)], jit_compile)
     nest = MixedNest.from_structure(returned[-1])
+    return lambda leaves: nest.fill(call([x for x in leaves if type(x) is EagerTensor]))
 
+
+def _flat(function: Callable[[Flat], Flat], given: Flat, jit_compile: bool | None = None) -> Callable[[Flat], Flat]:
+    """A function of a list of tensors, for such shapes and dtypes. It is traced at once: TensorFlow warns of functions that are
+    made and called one after the other."""
+    specs = [tf.TensorSpec(x.shape, x.dtype) for x in given]
+    concrete = tf.function(function, autograph=False, jit_compile=jit_compile).get_concrete_function(specs)
     # The signature is known to fit: the public call would compare each tensor with it once more, half a millisecond for a model.
+    # It takes tensors one by one, too, but after a TypeError that prints them all.
     call_flat = getattr(concrete, "_call_flat", None)
+    return concrete if call_flat is None else lambda given: call_flat(given, concrete.captured_inputs)
 
-    def run(leaves: Flat) -> Any:
-        given = [x for x in leaves if type(x) is EagerTensor]
-        # As one list, as it was traced: tensors one by one are taken too, but after a TypeError that prints them all.
-        return nest.fill(concrete(given) if call_flat is None else call_flat(given, concrete.captured_inputs))
+
+def copies(arrays: Flat) -> Flat:
+    return [tf.convert_to_tensor(x) for x in arrays]  # tensors never change, variables do
+
+
+def compile_over(function: Callable[[Flat, Flat], tuple[Flat, Flat]]) -> Callable[[Flat, Flat], tuple[Flat, Flat]]:
+    """`function` compiled, of two lists of tensors; those of the second may be NumPy arrays."""
+    made: dict[Any, Callable[[Flat], Flat]] = {}
+
+    def run(own: Flat, others: Flat) -> tuple[Flat, Flat]:
+        count, given = len(own), [x if type(x) is EagerTensor else constant(x, like=own[0]) for x in others]
+        key = tuple([(x._shape_tuple(), x.dtype) for x in given])
+        if key not in made:
+            made[key] = _flat(lambda leaves: [*chain(*function(leaves[:count], leaves[count:]))], [*own, *given])
+        found = made[key]([*own, *given])
+        return found[:count], found[count:]
 
     return run
