@@ -17,9 +17,11 @@ PAGE = ROOT / "docs" / "performance.md"
 # Name of the script -> its title and arguments.
 BENCHMARKS = {
     "overhead": ("What a small call costs", []),
+    "small_programs": ("What small programs cost", []),
     "import_time": ("What the import costs", []),
     "training_step": ("A training step", []),
     "numpy_memory": ("Memory of a training step on NumPy", []),
+    "step_memory": ("Memory of training steps on torch and JAX", []),
     "growth": ("How cost grows", []),
     "growth_training": ("How a training grows", []),
     "first_step": ("The first step", []),
@@ -48,7 +50,8 @@ def measured(name: str) -> str:
     """The output of a benchmark, as a part of the page."""
     title, arguments = BENCHMARKS[name]
     command = [sys.executable, str(ROOT / "benchmarks" / f"{name}.py"), *arguments]
-    environment = os.environ | {"TF_CPP_MIN_LOG_LEVEL": "3", "OMP_NUM_THREADS": "1"}
+    one = dict.fromkeys(("OMP_NUM_THREADS", "TF_NUM_INTEROP_THREADS", "TF_NUM_INTRAOP_THREADS"), "1")
+    environment = os.environ | {"TF_CPP_MIN_LOG_LEVEL": "3", **one}
     print(f"== {name}", flush=True)
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False, env=environment)
     print(done.stdout, flush=True)
