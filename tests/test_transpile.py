@@ -219,6 +219,13 @@ def without_row(x: torch.Tensor) -> torch.Tensor:
     return torch.special.airy_ai(x)
 
 
+class BranchInTraining(torch.nn.Dropout):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if self.training and x.sum() > 0:
+            return x * 2
+        return x
+
+
 class Straight(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: torch.Tensor) -> torch.Tensor:
@@ -288,6 +295,7 @@ class Steps(torch.nn.Module):
 
 
 ERRORS = {
+    "branch in training": (BranchInTraining, (X,), rf"py:{line(BranchInTraining.forward, 1)}: .*depends on the values"),
     "branch": (lambda: branching, (X,), rf"test_transpile\.py:{line(branching, 1)}: .*depends on the values.*torch\.cond"),
     "argument": (lambda: writing, (X,), rf"test_transpile\.py:{line(writing, 1)}: the source changes its argument.*clone"),
     "argument, no_grad": (lambda: writing_quietly, (X,), rf"py:{line(writing_quietly, 2)}: .*argument 0 in place"),
@@ -479,7 +487,7 @@ def test_can_transpile_reports() -> None:
     report = tl.can_transpile(net(), "numpy", example=(X,))
     assert report.ok
     assert report.ops["linear.default"] == 3
-    for case in ("branch", "no row", "argument", "example"):
+    for case in ("branch", "branch in training", "no row", "argument", "example", "backward", "meta", "hook inside"):
         make, example, message = ERRORS[case]
         report = tl.can_transpile(make(), "jax", example=example)
         assert not report

@@ -50,6 +50,8 @@ OWN: dict[str, dict[str, Any]] = {
     "MambaConfig": {"expand": 2, "time_step_rank": 4}, "BloomConfig": {"n_layer": 2}, "XLNetConfig": {"d_inner": 64},
     "DebertaV2Config": {"relative_attention": True, "position_buckets": 8, "pos_att_type": ["p2c", "c2p"]},
     "DebertaConfig": {"relative_attention": True, "pos_att_type": ["p2c", "c2p"]},
+    "GPTJConfig": {"rotary_dim": 4}, "LiltConfig": {"hidden_size": 48}, "GPTNeoConfig": {"attention_types": [[["global", "local"], 1]], "window_size": 4},
+    "LayoutLMv3Config": {"coordinate_size": 4, "shape_size": 8, "max_2d_position_embeddings": 64}, "ViTMAEConfig": {"mask_ratio": 0.0},
     "Phi3Config": {"pad_token_id": 1}, "Qwen2MoeConfig": {"decoder_sparse_step": 1}, "FunnelConfig": {"block_sizes": [1, 1], "d_inner": 64, "num_decoder_layers": 1},
     "DetrConfig": {"num_queries": 5, "use_timm_backbone": False, "use_pretrained_backbone": False, "backbone": None},
 }  # fmt: skip
@@ -262,6 +264,18 @@ def _blip() -> tuple[Any, dict[str, Any]]:
     return _two_towers("Blip", projection_dim=32)
 
 
+def base(key: str) -> Callable[[], tuple[Any, dict[str, Any]]]:
+    """The base model of an architecture of transformers, by its model type."""
+
+    def make() -> tuple[Any, dict[str, Any]]:
+        transformers.logging.set_verbosity_error()
+        name = MODEL_MAPPING_NAMES[key]
+        model = build(getattr(transformers, name if isinstance(name, str) else name[0]), config_of(CONFIG_MAPPING[key]))
+        return model, inputs_of(model)
+
+    return make
+
+
 _SPEECH: dict[str, Any] = {
     "conv_dim": (16, 16),
     "conv_kernel": (10, 3),
@@ -270,6 +284,11 @@ _SPEECH: dict[str, Any] = {
     "num_conv_pos_embedding_groups": 4,
     "num_feat_extract_layers": 2,
 }
+# Model types whose base models only need small sizes.
+_BY_TYPE = (
+    "deberta", "gptj", "gpt_bigcode", "biogpt", "ctrl", "xlm", "funnel", "longt5", "mt5", "mbart", "plbart", "prophetnet", "modernbert", "rembert",
+    "convbert", "mobilebert", "roformer", "big_bird", "ernie", "esm", "flaubert", "luke", "megatron-bert",
+)  # fmt: skip
 # Architectures beyond those that the tables were written for.
 BEYOND: dict[str, Callable[[], tuple[Any, dict[str, Any]]]] = {
     "falcon": named("FalconForCausalLM", "FalconConfig"),
@@ -285,7 +304,7 @@ BEYOND: dict[str, Callable[[], tuple[Any, dict[str, Any]]]] = {
     "squeezebert": named("SqueezeBertModel", "SqueezeBertConfig"),
     "fnet": named("FNetModel", "FNetConfig"),
     "convnext-v2": named("ConvNextV2Model", "ConvNextV2Config"),
-    "efficientnet": named("EfficientNetModel", "EfficientNetConfig", image_size=64, width_coefficient=0.25, depth_coefficient=0.2, hidden_dim=320, initializer_range=0.3),
+    "efficientnet": named("EfficientNetModel", "EfficientNetConfig", image_size=64, width_coefficient=0.25, depth_coefficient=0.2, hidden_dim=320, initializer_range=0.3, drop_connect_rate=0.0),
     "pvt": named("PvtModel", "PvtConfig"),
     "dpt": named("DPTForSemanticSegmentation", "DPTConfig", num_hidden_layers=4, backbone_out_indices=[0, 1, 2, 3], neck_hidden_sizes=[8, 16, 16, 16], fusion_hidden_size=16),
     "videomae": named("VideoMAEModel", "VideoMAEConfig", lambda: {"pixel_values": images(32, 4 * 3).reshape(2, 4, 3, 32, 32)}, num_frames=4),
@@ -324,6 +343,7 @@ BEYOND: dict[str, Callable[[], tuple[Any, dict[str, Any]]]] = {
     "blip": _blip,
     "speecht5": named("SpeechT5ForSpeechToText", "SpeechT5Config", lambda: {"input_values": torch.randn((2, 400), generator=torch.Generator().manual_seed(2)), "decoder_input_ids": tokens(2, 5), "use_cache": False}, **_SPEECH, encoder_layerdrop=0.0, decoder_layerdrop=0.0, positional_dropout=0.0),
     "mamba2": named("Mamba2ForCausalLM", "Mamba2Config", num_heads=8, head_dim=8, state_size=8, chunk_size=4, n_groups=1),
+    **{key: base(key) for key in _BY_TYPE},
     "rwkv": named("RwkvForCausalLM", "RwkvConfig", attention_hidden_size=32),
     "unet1d": _diffusers("UNet1DModel", {"block_out_channels": (8, 16), "in_channels": 6, "out_channels": 6, "time_embedding_type": "positional", "use_timestep_embedding": True, "flip_sin_to_cos": False, "freq_shift": 1.0, "act_fn": "swish", "out_block_type": "OutConv1DBlock", "mid_block_type": "MidResTemporalBlock1D", "down_block_types": ("DownResnetBlock1D", "DownResnetBlock1D"), "up_block_types": ("UpResnetBlock1D",)}, lambda: {"sample": torch.randn(2, 6, 16), "timestep": _STEPS}),
     "vq": _diffusers("VQModel", {"block_out_channels": (8, 16), "norm_num_groups": 4, "latent_channels": 4, "num_vq_embeddings": 16, "down_block_types": ("DownEncoderBlock2D",) * 2, "up_block_types": ("UpDecoderBlock2D",) * 2}, lambda: {"sample": images(16)}),
@@ -340,20 +360,34 @@ BEYOND: dict[str, Callable[[], tuple[Any, dict[str, Any]]]] = {
         "FluxTransformer2DModel", {"patch_size": 1, "in_channels": 4, "num_layers": 1, "num_single_layers": 1, "attention_head_dim": 16, "num_attention_heads": 2, "joint_attention_dim": 12, "pooled_projection_dim": 10, "axes_dims_rope": (4, 4, 8)},
         lambda: {"hidden_states": torch.randn(2, 16, 4), "encoder_hidden_states": torch.randn(2, 5, 12), "pooled_projections": torch.randn(2, 10), "timestep": torch.tensor([0.1, 0.5]), "img_ids": torch.randint(0, 4, (16, 3)).float(), "txt_ids": torch.zeros(5, 3)},
     ),
+    "autoencoder-tiny": _diffusers("AutoencoderTiny", {"encoder_block_out_channels": (8, 8), "decoder_block_out_channels": (8, 8), "num_encoder_blocks": (1, 2), "num_decoder_blocks": (2, 1)}, lambda: {"sample": images(16)}),
+    "pixart": _diffusers(
+        "PixArtTransformer2DModel", {"num_layers": 1, "patch_size": 2, "attention_head_dim": 4, "num_attention_heads": 2, "in_channels": 4, "out_channels": 8, "cross_attention_dim": 8, "caption_channels": 12, "sample_size": 8, "use_additional_conditions": False},
+        lambda: {"hidden_states": images(8, 4), "encoder_hidden_states": torch.randn(2, 5, 12), "timestep": _STEPS},
+    ),
+    "sana": _diffusers(
+        "SanaTransformer2DModel", {"patch_size": 1, "in_channels": 4, "out_channels": 4, "num_layers": 1, "attention_head_dim": 4, "num_attention_heads": 2, "num_cross_attention_heads": 2, "cross_attention_head_dim": 4, "cross_attention_dim": 8, "caption_channels": 8, "sample_size": 8},
+        lambda: {"hidden_states": images(8, 4), "encoder_hidden_states": torch.randn(2, 5, 8), "timestep": _STEPS},
+    ),
+    "aura-flow": _diffusers(
+        "AuraFlowTransformer2DModel", {"sample_size": 8, "patch_size": 2, "in_channels": 4, "num_mmdit_layers": 1, "num_single_dit_layers": 1, "attention_head_dim": 8, "num_attention_heads": 2, "caption_projection_dim": 16, "joint_attention_dim": 12, "out_channels": 4, "pos_embed_max_size": 64},
+        lambda: {"hidden_states": images(8, 4), "encoder_hidden_states": torch.randn(2, 5, 12), "timestep": _STEPS.float()},
+    ),
+    "ltx-video": _diffusers(
+        "LTXVideoTransformer3DModel", {"in_channels": 4, "out_channels": 4, "num_attention_heads": 2, "attention_head_dim": 8, "cross_attention_dim": 16, "num_layers": 1, "caption_channels": 12},
+        lambda: {"hidden_states": torch.randn(2, 32, 4), "encoder_hidden_states": torch.randn(2, 5, 12), "timestep": _STEPS, "encoder_attention_mask": torch.ones(2, 5).bool(), "num_frames": 2, "height": 4, "width": 4},
+    ),
+    "prior": _diffusers(
+        "PriorTransformer", {"num_attention_heads": 2, "attention_head_dim": 4, "num_layers": 2, "embedding_dim": 8, "num_embeddings": 7, "additional_embeddings": 4},
+        lambda: {"hidden_states": torch.randn(2, 8), "timestep": _STEPS, "proj_embedding": torch.randn(2, 8), "encoder_hidden_states": torch.randn(2, 7, 8)},
+    ),
+    "unet3d-condition": _diffusers(
+        "UNet3DConditionModel", {"block_out_channels": (4, 8), "norm_num_groups": 4, "down_block_types": ("CrossAttnDownBlock3D", "DownBlock3D"), "up_block_types": ("UpBlock3D", "CrossAttnUpBlock3D"), "cross_attention_dim": 8, "attention_head_dim": 2, "layers_per_block": 1, "sample_size": 8},
+        lambda: {"sample": torch.randn(2, 4, 2, 8, 8), "timestep": _STEPS, "encoder_hidden_states": torch.randn(2, 5, 8)},
+    ),
 }  # fmt: skip
 
 
 def others() -> dict[str, Callable[[], tuple[Any, dict[str, Any]]]]:
     """Every other architecture of transformers that a configuration made small can build: base models, by model type."""
-    found = {}
-    for key, names in MODEL_MAPPING_NAMES.items():
-        name = names if isinstance(names, str) else names[0]
-        if key not in CONFIG_MAPPING or key in MODELS or key in BEYOND:
-            continue
-
-        def make(key: str = key, name: str = name) -> tuple[Any, dict[str, Any]]:
-            model = build(getattr(transformers, name), config_of(CONFIG_MAPPING[key]))
-            return model, inputs_of(model)
-
-        found[key] = make
-    return found
+    return {key: base(key) for key in MODEL_MAPPING_NAMES if key in CONFIG_MAPPING and key not in {**MODELS, **BEYOND}}

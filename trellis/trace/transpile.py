@@ -276,15 +276,20 @@ def can_transpile(
 ) -> TranspileReport:
     """Whether `tl.transpile` can bring a source of torch to the backend `to`: a report, and not an exception.
 
-    It names the ops used, those that have no row with the line of the source that needs each, or the line of a branch on values.
+    It names the ops used, those that have no row with the line of the source that needs each, or the line of a branch on values,
+    in evaluation and in training. A `torch.autograd.Function` of one's own is converted and compared.
     """
     try:
         torch, original = _original(obj, to, example, example_kwargs)
-        _run_original(torch, original)
-        ops, missing = torch.survey(original.source, original.nest, ROWS)
+        own = torch.gradient_functions(_run_original(torch, original))
+        for training in (False, True) if original.is_module else (None,):
+            with torch.in_mode(original.source, training):
+                ops, missing = torch.survey(original.source, original.nest, ROWS)
+            if missing:
+                break
+        if own and not missing:
+            transpile(obj, to, example=example, example_kwargs=example_kwargs)
     except Exception as error:
         return TranspileReport(False, reason=str(error))
-    reason = (
-        "these ops of torch have no row; write the lines with other ops, or add a row in trellis/trace/rows" if missing else ""
-    )
+    reason = f"these ops of torch have no row; {torch.REMEDY}" if missing else ""
     return TranspileReport(not missing, Counter(ops), [tuple(m) for m in missing], reason)

@@ -324,7 +324,7 @@ def decompose(program: Any, rows: Mapping[str, Row], source: Any, nest: Nest) ->
             first = str(error).strip().partition("\n")[0]
             lines = [f"  {op_name(n)}, needed at {_line_of(n, source, nest)}" for n in map(nodes.__getitem__, table)]
             raise TranspileError(
-                "\n".join([f"transpile: torch cannot write these ops with others: {first}", *lines, _REMEDY])
+                "\n".join([f"transpile: torch cannot write these ops with others: {first}", *lines, REMEDY])
             ) from error
     return program
 
@@ -380,12 +380,12 @@ def _line_of(node: Any, source: Any, nest: Nest) -> str:
     return lines.found.get(name) or calls.found.get(name.split(".")[-2]) or "an unknown line"
 
 
-_REMEDY = "write the line with other ops, or add a row in trellis/trace/rows"
+REMEDY = "write the line with other ops, or add a row in trellis/trace/rows"
 
 
 def missing_text(missing: Sequence[Missing]) -> str:
     lines = [f"  {op}, needed at {source}" for op, source in missing]
-    return "\n".join(["transpile: these ops of torch have no row:", *lines, _REMEDY])
+    return "\n".join(["transpile: these ops of torch have no row:", *lines, REMEDY])
 
 
 def _calls(module: Any) -> Iterator[Any]:

@@ -178,10 +178,6 @@ def _hardtanh(x: Any, low: Any = -1, high: Any = 1) -> Any:
     return _clip(x, low, high) if x.dtype.kind == "f" else _clip(x, int(low), int(high))
 
 
-def _fill(x: Any, value: Any) -> Any:
-    return _add(tl.zeros_like(x), cast(value, x.dtype))
-
-
 TABLE: Table = {
     # ---- arithmetic
     "add.Tensor add.Scalar": _add,
@@ -315,7 +311,7 @@ TABLE: Table = {
     "view.dtype": lambda x, dtype: x if x.dtype is dtype else _refuse_bits(x, dtype),
     "detach.default detach_copy.default": lambda x: tl.stop_gradient(x),
     "copy.default": lambda x, source, *_: tl.broadcast_to(cast(source, x.dtype), x.shape),
-    "fill.Scalar fill.Tensor": _fill,
+    "fill.Scalar fill.Tensor": lambda x, value: _add(tl.zeros_like(x), cast(value, x.dtype)),
     "zero.default": lambda x: tl.zeros_like(x),
 }
 

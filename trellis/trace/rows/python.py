@@ -25,6 +25,7 @@ TABLE: Table = {
     "sym_size.int": lambda x, dim: x.shape[dim],
     "sym_numel.default numel.default": lambda x: math.prod(x.shape),
     "sym_stride.int": lambda x, dim: math.prod(x.shape[dim + 1 :]) if dim != -1 else 1,
+    "sym_storage_offset.default": lambda x: 0,  # each array has memory of its own
     "py.sym_max py.max": max,
     "py.sym_min py.min": min,
     "py.sym_float py.float": float,
