@@ -353,6 +353,8 @@ def assignment(node: ast.Assign, module: ModuleType) -> list[ast.stmt]:
     value = getattr(module, names[0], None)
     if inspect.isclass(value) and isinstance(node.value, ast.Call):
         return []  # a layer, made from a function
+    if names == ["__all__"] and any(isinstance(x, ast.Starred) for x in ast.walk(node.value)):
+        return []  # type checkers read names that are written out
     keeps = (
         names == ["__all__"]
         or isinstance(node.value, ast.Name)

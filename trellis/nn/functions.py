@@ -17,11 +17,15 @@ from trellis.nn.torch_names import AFFINE
 from trellis.ops import activations, elementwise, pooling, products, special
 from trellis.random import distributions
 
+# The layers of the activations whose functions have the same names, in small letters.
+_ACTIVATIONS = (
+    "CELU", "ELU", "GELU", "GLU", "Hardsigmoid", "Hardswish", "Hardtanh", "LogSigmoid", "Mish", "ReLU", "ReLU6", "SELU", "SiLU",
+    "Softplus", "Softsign", "SwiGLU",
+)  # fmt: skip
 __all__ = [
-    "AdaptiveAvgPool1D", "AdaptiveAvgPool2D", "AdaptiveAvgPool3D", "AdaptiveMaxPool1D", "AdaptiveMaxPool2D", "AdaptiveMaxPool3D",
-    "AvgPool1D", "AvgPool2D", "AvgPool3D", "CELU", "ELU", "GELU", "GLU", "GlobalAvgPool", "GlobalMaxPool", "GumbelSoftmax",
-    "Hardsigmoid", "Hardswish", "Hardtanh", "LeakyReLU", "LogSigmoid", "LogSoftmax", "MaxPool1D", "MaxPool2D", "MaxPool3D",
-    "Mish", "PReLU", "ReLU", "ReLU6", "SELU", "Sigmoid", "SiLU", "Softmax", "Softplus", "Softsign", "SwiGLU", "Tanh",
+    *_ACTIVATIONS, "AdaptiveAvgPool1D", "AdaptiveAvgPool2D", "AdaptiveAvgPool3D", "AdaptiveMaxPool1D", "AdaptiveMaxPool2D",
+    "AdaptiveMaxPool3D", "AvgPool1D", "AvgPool2D", "AvgPool3D", "GlobalAvgPool", "GlobalMaxPool", "GumbelSoftmax", "LeakyReLU",
+    "LogSoftmax", "MaxPool1D", "MaxPool2D", "MaxPool3D", "PReLU", "Sigmoid", "Softmax", "Tanh",
 ]  # fmt: skip
 
 Function = Callable[..., Any]
@@ -77,27 +81,12 @@ def _layers(name: str, function: str) -> list[type[FunctionLayer]]:
     return [_layer(f"{name}{rank}D", getattr(pooling, f"{function}{rank}d")) for rank in (1, 2, 3)]
 
 
-CELU = _layer("CELU", activations.celu)
-ELU = _layer("ELU", activations.elu)
-GELU = _layer("GELU", activations.gelu)
-GLU = _layer("GLU", activations.glu)
+globals().update({name: _layer(name, getattr(activations, name.lower())) for name in _ACTIVATIONS})
 GumbelSoftmax = _layer("GumbelSoftmax", distributions.gumbel_softmax)
-Hardsigmoid = _layer("Hardsigmoid", activations.hardsigmoid)
-Hardswish = _layer("Hardswish", activations.hardswish)
-Hardtanh = _layer("Hardtanh", activations.hardtanh)
 LeakyReLU = _layer("LeakyReLU", activations.leaky_relu)
-LogSigmoid = _layer("LogSigmoid", activations.logsigmoid)
 LogSoftmax = _layer("LogSoftmax", products.log_softmax)
-Mish = _layer("Mish", activations.mish)
-ReLU = _layer("ReLU", activations.relu)
-ReLU6 = _layer("ReLU6", activations.relu6)
-SELU = _layer("SELU", activations.selu)
 Sigmoid = _layer("Sigmoid", special.sigmoid)
-SiLU = _layer("SiLU", activations.silu)
 Softmax = _layer("Softmax", products.softmax)
-Softplus = _layer("Softplus", activations.softplus)
-Softsign = _layer("Softsign", activations.softsign)
-SwiGLU = _layer("SwiGLU", activations.swiglu)
 Tanh = _layer("Tanh", elementwise.tanh)
 
 AdaptiveAvgPool1D, AdaptiveAvgPool2D, AdaptiveAvgPool3D = _layers("AdaptiveAvgPool", "adaptive_avg_pool")

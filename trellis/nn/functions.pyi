@@ -8,6 +8,7 @@ from trellis.core.typing import AnyArray, ArrayT, Axis, DeviceLike, DTypeLike, H
 from trellis.nn.building import Options
 from trellis.ops.pooling import AdaptiveSize
 from trellis.ops.windows import Ints, Padding
+__all__ = ['CELU', 'ELU', 'GELU', 'GLU', 'Hardsigmoid', 'Hardswish', 'Hardtanh', 'LogSigmoid', 'Mish', 'ReLU', 'ReLU6', 'SELU', 'SiLU', 'Softplus', 'Softsign', 'SwiGLU', 'AdaptiveAvgPool1D', 'AdaptiveAvgPool2D', 'AdaptiveAvgPool3D', 'AdaptiveMaxPool1D', 'AdaptiveMaxPool2D', 'AdaptiveMaxPool3D', 'AvgPool1D', 'AvgPool2D', 'AvgPool3D', 'GlobalAvgPool', 'GlobalMaxPool', 'GumbelSoftmax', 'LeakyReLU', 'LogSoftmax', 'MaxPool1D', 'MaxPool2D', 'MaxPool3D', 'PReLU', 'Sigmoid', 'Softmax', 'Tanh']
 import inspect
 from collections.abc import Callable, Mapping
 from typing import Any, Unpack
@@ -18,7 +19,7 @@ from trellis.nn.module import Module
 from trellis.nn.torch_names import AFFINE
 from trellis.ops import activations, elementwise, pooling, products, special
 from trellis.random import distributions
-__all__ = ['AdaptiveAvgPool1D', 'AdaptiveAvgPool2D', 'AdaptiveAvgPool3D', 'AdaptiveMaxPool1D', 'AdaptiveMaxPool2D', 'AdaptiveMaxPool3D', 'AvgPool1D', 'AvgPool2D', 'AvgPool3D', 'CELU', 'ELU', 'GELU', 'GLU', 'GlobalAvgPool', 'GlobalMaxPool', 'GumbelSoftmax', 'Hardsigmoid', 'Hardswish', 'Hardtanh', 'LeakyReLU', 'LogSigmoid', 'LogSoftmax', 'MaxPool1D', 'MaxPool2D', 'MaxPool3D', 'Mish', 'PReLU', 'ReLU', 'ReLU6', 'SELU', 'Sigmoid', 'SiLU', 'Softmax', 'Softplus', 'Softsign', 'SwiGLU', 'Tanh']
+_ACTIVATIONS: Any
 Function = Callable[..., Any]
 
 class FunctionLayer(Module):
@@ -55,6 +56,54 @@ class PReLU(Layer):
     def __call__(self, x: ArrayT, *, v: Any=None, track_submod_rets: Any=None, submod_depth: Any=None, submods_to_track: Any=None, expected_submod_rets: Any=None) -> ArrayT: ...
 def activation_of(layer: str, activation: str | Function) -> Function: ...
 
+class CELU(FunctionLayer):
+    def __init__(self, alpha: float=1.0, **options: Unpack[Options]) -> None: ...
+
+class ELU(FunctionLayer):
+    def __init__(self, alpha: float=1.0, **options: Unpack[Options]) -> None: ...
+
+class GELU(FunctionLayer):
+    def __init__(self, approximate: str | bool='none', **options: Unpack[Options]) -> None: ...
+
+class GLU(FunctionLayer):
+    def __init__(self, axis: int=-1, **options: Unpack[Options]) -> None: ...
+
+class Hardsigmoid(FunctionLayer):
+    def __init__(self, **options: Unpack[Options]) -> None: ...
+
+class Hardswish(FunctionLayer):
+    def __init__(self, **options: Unpack[Options]) -> None: ...
+
+class Hardtanh(FunctionLayer):
+    def __init__(self, min: float=-1.0, max: float=1.0, **options: Unpack[Options]) -> None: ...
+
+class LogSigmoid(FunctionLayer):
+    def __init__(self, **options: Unpack[Options]) -> None: ...
+
+class Mish(FunctionLayer):
+    def __init__(self, **options: Unpack[Options]) -> None: ...
+
+class ReLU(FunctionLayer):
+    def __init__(self, **options: Unpack[Options]) -> None: ...
+
+class ReLU6(FunctionLayer):
+    def __init__(self, **options: Unpack[Options]) -> None: ...
+
+class SELU(FunctionLayer):
+    def __init__(self, **options: Unpack[Options]) -> None: ...
+
+class SiLU(FunctionLayer):
+    def __init__(self, **options: Unpack[Options]) -> None: ...
+
+class Softplus(FunctionLayer):
+    def __init__(self, beta: float=1.0, threshold: float=20.0, **options: Unpack[Options]) -> None: ...
+
+class Softsign(FunctionLayer):
+    def __init__(self, **options: Unpack[Options]) -> None: ...
+
+class SwiGLU(FunctionLayer):
+    def __init__(self, axis: int=-1, **options: Unpack[Options]) -> None: ...
+
 class AdaptiveAvgPool1D(FunctionLayer):
     def __init__(self, output_size: AdaptiveSize, data_format: str='NWC', **options: Unpack[Options]) -> None: ...
 
@@ -82,18 +131,6 @@ class AvgPool2D(FunctionLayer):
 class AvgPool3D(FunctionLayer):
     def __init__(self, window: Ints, strides: Ints | None=None, padding: Padding='VALID', data_format: str='NDHWC', dilations: Ints=1, ceil_mode: bool=False, count_include_pad: bool=False, divisor_override: int | None=None, **options: Unpack[Options]) -> None: ...
 
-class CELU(FunctionLayer):
-    def __init__(self, alpha: float=1.0, **options: Unpack[Options]) -> None: ...
-
-class ELU(FunctionLayer):
-    def __init__(self, alpha: float=1.0, **options: Unpack[Options]) -> None: ...
-
-class GELU(FunctionLayer):
-    def __init__(self, approximate: str | bool='none', **options: Unpack[Options]) -> None: ...
-
-class GLU(FunctionLayer):
-    def __init__(self, axis: int=-1, **options: Unpack[Options]) -> None: ...
-
 class GlobalAvgPool(FunctionLayer):
     def __init__(self, data_format: str='channel_last', keepdims: bool=False, **options: Unpack[Options]) -> None: ...
 
@@ -103,20 +140,8 @@ class GlobalMaxPool(FunctionLayer):
 class GumbelSoftmax(FunctionLayer):
     def __init__(self, tau: float=1.0, hard: bool=False, axis: int=-1, **options: Unpack[Options]) -> None: ...
 
-class Hardsigmoid(FunctionLayer):
-    def __init__(self, **options: Unpack[Options]) -> None: ...
-
-class Hardswish(FunctionLayer):
-    def __init__(self, **options: Unpack[Options]) -> None: ...
-
-class Hardtanh(FunctionLayer):
-    def __init__(self, min: float=-1.0, max: float=1.0, **options: Unpack[Options]) -> None: ...
-
 class LeakyReLU(FunctionLayer):
     def __init__(self, negative_slope: float=0.01, **options: Unpack[Options]) -> None: ...
-
-class LogSigmoid(FunctionLayer):
-    def __init__(self, **options: Unpack[Options]) -> None: ...
 
 class LogSoftmax(FunctionLayer):
     def __init__(self, axis: Axis=-1, **options: Unpack[Options]) -> None: ...
@@ -130,35 +155,11 @@ class MaxPool2D(FunctionLayer):
 class MaxPool3D(FunctionLayer):
     def __init__(self, window: Ints, strides: Ints | None=None, padding: Padding='VALID', data_format: str='NDHWC', dilations: Ints=1, ceil_mode: bool=False, **options: Unpack[Options]) -> None: ...
 
-class Mish(FunctionLayer):
-    def __init__(self, **options: Unpack[Options]) -> None: ...
-
-class ReLU(FunctionLayer):
-    def __init__(self, **options: Unpack[Options]) -> None: ...
-
-class ReLU6(FunctionLayer):
-    def __init__(self, **options: Unpack[Options]) -> None: ...
-
-class SELU(FunctionLayer):
-    def __init__(self, **options: Unpack[Options]) -> None: ...
-
 class Sigmoid(FunctionLayer):
-    def __init__(self, **options: Unpack[Options]) -> None: ...
-
-class SiLU(FunctionLayer):
     def __init__(self, **options: Unpack[Options]) -> None: ...
 
 class Softmax(FunctionLayer):
     def __init__(self, axis: Axis=-1, **options: Unpack[Options]) -> None: ...
-
-class Softplus(FunctionLayer):
-    def __init__(self, beta: float=1.0, threshold: float=20.0, **options: Unpack[Options]) -> None: ...
-
-class Softsign(FunctionLayer):
-    def __init__(self, **options: Unpack[Options]) -> None: ...
-
-class SwiGLU(FunctionLayer):
-    def __init__(self, axis: int=-1, **options: Unpack[Options]) -> None: ...
 
 class Tanh(FunctionLayer):
     def __init__(self, **options: Unpack[Options]) -> None: ...
