@@ -231,7 +231,8 @@ def from_torch_module(
 ) -> Module:  # fmt: skip
     """A torch module, class or instance, on another backend. Without arguments of a call, some are guessed."""
     converter = import_module("trellis.convert.torch")
-    native = instance_of("from_torch_module", native, _module_type(), "a torch.nn.Module", constructor_args, constructor_kwargs)
+    kind = import_module("torch.nn").Module
+    native = instance_of("from_torch_module", native, kind, "a torch.nn.Module", constructor_args, constructor_kwargs)
     arguments = tuple(instance_args)
     if not arguments and not instance_kwargs:
         for inputs in converter.guesses(native):
@@ -244,10 +245,6 @@ def from_torch_module(
                 "from_torch_module: no inputs could be guessed; give instance_args=(x, ...), the arguments of a call"
             )
     return transpile(native, backend, example=arguments, example_kwargs=instance_kwargs, check=check)
-
-
-def _module_type() -> Any:
-    return import_module("torch.nn").Module
 
 
 # ---- a report in place of an error ---------------------------------------------------------------------------------------------

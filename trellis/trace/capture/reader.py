@@ -224,9 +224,7 @@ class Reader:
 def _inline_grad_mode(reader: Reader, module: Any, node: Any) -> None:
     """`with torch.no_grad()`: the body stands in the graph itself, and no gradient flows out of it."""
     enabled, body, *args = node.args
-    inner = reader.known[body]
-    _bind(reader, inner, args)
-    outputs = reader._body(inner)
+    outputs = _inlined(reader, body, args)
     if not enabled:
         outputs = [
             reader.emit("detach.default", [x], {}, node, [None])[0] if isinstance(x, Value) and x.dtype else x for x in outputs
@@ -241,15 +239,14 @@ def _inline_autocast(reader: Reader, module: Any, node: Any) -> None:
         raise TranspileError(
             f"{line}: torch.autocast inside the model changes dtypes by rules of torch's own; cast with .to(dtype)"
         )
+    reader.known[node] = _inlined(reader, body, args)
+
+
+def _inlined(reader: Reader, body: Any, args: Sequence[Any]) -> list[Any]:
     inner = reader.known[body]
-    _bind(reader, inner, args)
-    reader.known[node] = reader._body(inner)
-
-
-def _bind(reader: Reader, inner: Any, args: Sequence[Any]) -> None:
-    places = [n for n in inner.graph.nodes if n.op == "placeholder"]
-    for place, x in zip(places, args):
+    for place, x in zip([n for n in inner.graph.nodes if n.op == "placeholder"], args):
         reader.known[place] = reader.operand(x)
+    return reader._body(inner)
 
 
 def _inline_cond(reader: Reader, module: Any, node: Any) -> None:

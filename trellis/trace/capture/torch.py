@@ -28,20 +28,9 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from trellis.core.container import Container
+from trellis.trace.capture import reader
 from trellis.trace.capture.branches import Branches
-from trellis.trace.capture.reader import (
-    CHECKS,
-    INLINED,
-    Captured,
-    Hole,
-    Reader,
-    argument_of,
-    functional_name,
-    is_tensor,
-    op_name,
-    source_of,
-    written_by,
-)  # fmt: skip
+from trellis.trace.capture.reader import Hole, argument_of, functional_name, is_tensor, op_name, source_of, written_by
 from trellis.trace.errors import TranspileError, user_line
 
 Row = Callable[..., Any]
@@ -194,7 +183,7 @@ def _quiet() -> Iterator[None]:
         logging.disable(before)
 
 
-def capture(source: Any, nest: Nest, rows: Mapping[str, Row], dialect: Callable[..., Any]) -> Captured:
+def capture(source: Any, nest: Nest, rows: Mapping[str, Row], dialect: Callable[..., Any]) -> reader.Captured:
     """The graph of a source in its present mode. TranspileError if an op has no row."""
     program, result = exported(source, nest)
     program = decompose(program, rows, source, nest)
@@ -203,7 +192,7 @@ def capture(source: Any, nest: Nest, rows: Mapping[str, Row], dialect: Callable[
     missing = missing_ops(program, rows, source, nest)
     if missing:
         raise TranspileError(missing_text(missing))
-    return Reader(program, dialect).read(result)
+    return reader.Reader(program, dialect).read(result)
 
 
 def survey(source: Any, nest: Nest, rows: Mapping[str, Row]) -> tuple[list[str], list[Missing]]:
@@ -397,7 +386,7 @@ def _calls(module: Any) -> Iterator[Any]:
 
 def _has_row(node: Any, rows: Mapping[str, Row]) -> bool:
     name = op_name(node)
-    return name in rows or functional_name(name) in rows or name.startswith(CHECKS) or name in INLINED
+    return name in rows or functional_name(name) in rows or name.startswith(reader.CHECKS) or name in reader.INLINED
 
 
 def check_source(source: Any, tensors: Sequence[Any] = ()) -> None:

@@ -39,13 +39,6 @@ def _subtract(a: Any, b: Any, alpha: Any = 1) -> Any:
     return tl.subtract(a, b if alpha == 1 else tl.multiply(b, alpha))
 
 
-def _multiply(a: Any, b: Any) -> Any:
-    a, b = together(a, b)
-    if are_bools(a, b):
-        return tl.logical_and(a, b)
-    return tl.multiply(a, b)
-
-
 def _divide(a: Any, b: Any, *, rounding_mode: str | None = None) -> Any:
     a, b = together(integers(a), integers(b))
     if rounding_mode == "floor":
@@ -183,7 +176,7 @@ TABLE: Table = {
     "add.Tensor add.Scalar": _add,
     "sub.Tensor sub.Scalar subtract.Tensor subtract.Scalar": _subtract,
     "rsub.Tensor rsub.Scalar": lambda a, b, alpha=1: _subtract(b, a, alpha),
-    "mul.Tensor mul.Scalar multiply.Tensor multiply.Scalar": _multiply,
+    "mul.Tensor mul.Scalar multiply.Tensor multiply.Scalar": _logical("multiply", "logical_and"),
     "div.Tensor div.Scalar div.Tensor_mode div.Scalar_mode": _divide,
     "divide.Tensor divide.Scalar divide.Tensor_mode divide.Scalar_mode": _divide,
     "true_divide.Tensor true_divide.Scalar": _divide,

@@ -17,16 +17,16 @@ def _each(value: Any, dims: int) -> tuple[int, ...]:
     return values * dims if len(values) == 1 else values
 
 
+def _batched(function: Row, x: Any, dims: int) -> Any:
+    return function(x) if x.ndim == dims + 2 else tl.squeeze(function(tl.expand_dims(x, 0)), 0)
+
+
 def _conv(dims: int) -> Row:
     def row(x: Any, w: Any, bias: Any = None, stride: Any = 1, padding: Any = 0, dilation: Any = 1, groups: int = 1) -> Any:
-        single = x.ndim == dims + 1
-        x = tl.expand_dims(x, 0) if single else x
         pads = padding.upper() if isinstance(padding, str) else tuple((p, p) for p in _each(padding, dims))
-        made = tl.conv_general_dilated(
-            x, w, _each(stride, dims), pads, dims=dims, data_format="channel_first", filter_format="channel_first",
-            dilations=_each(dilation, dims), feature_group_count=groups, bias=bias,
-        )  # fmt: skip
-        return tl.squeeze(made, 0) if single else made
+        options = {"dims": dims, "dilations": _each(dilation, dims), "feature_group_count": groups, "bias": bias}
+        formats = {"data_format": "channel_first", "filter_format": "channel_first"}
+        return _batched(lambda y: tl.conv_general_dilated(y, w, _each(stride, dims), pads, **formats, **options), x, dims)
 
     return row
 
@@ -36,19 +36,15 @@ def _conv_transpose(dims: int) -> Row:
         x: Any, w: Any, bias: Any = None, stride: Any = 1, padding: Any = 0, output_padding: Any = 0, groups: int = 1,
         dilation: Any = 1,
     ) -> Any:  # fmt: skip
-        single = x.ndim == dims + 1
-        x = tl.expand_dims(x, 0) if single else x
         steps, pads, extra, spread = (_each(v, dims) for v in (stride, padding, output_padding, dilation))
-        window = w.shape[2:]
-        size = [
-            (n - 1) * s - 2 * p + d * (k - 1) + e + 1 for n, s, p, d, k, e in zip(x.shape[2:], steps, pads, spread, window, extra)
-        ]
+        rows = zip(x.shape[-dims:], steps, pads, spread, w.shape[2:], extra)
+        size = tuple((n - 1) * s - 2 * p + d * (k - 1) + e + 1 for n, s, p, d, k, e in rows)
         filters = tl.permute_dims(w, (*range(2, dims + 2), 0, 1))
-        made = tl.conv_general_transpose(
-            x, filters, steps, tuple((p, p) for p in pads), dims=dims, output_shape=tuple(size), data_format="channel_first",
-            dilations=spread, feature_group_count=groups, bias=bias,
-        )  # fmt: skip
-        return tl.squeeze(made, 0) if single else made
+        options = {"dims": dims, "dilations": spread, "feature_group_count": groups, "bias": bias, "output_shape": size}
+        both = tuple((p, p) for p in pads)
+        return _batched(
+            lambda y: tl.conv_general_transpose(y, filters, steps, both, data_format="channel_first", **options), x, dims
+        )
 
     return row
 
@@ -63,10 +59,6 @@ def _convolution(
 
 
 # ---- pools ---------------------------------------------------------------------------------------------------------------------
-def _batched(function: Row, x: Any, dims: int) -> Any:
-    return function(x) if x.ndim == dims + 2 else tl.squeeze(function(tl.expand_dims(x, 0)), 0)
-
-
 _CHANNELS_FIRST = {1: "NCW", 2: "NCHW", 3: "NCDHW"}
 
 
@@ -160,10 +152,8 @@ def _native_group_norm(x: Any, weight: Any, bias: Any, n: int, c: int, hw: int, 
     return [_group_norm(x, groups, weight, bias, eps), mean, rstd]
 
 
-def _batch_norm(
-    x: Any, weight: Any, bias: Any, mean: Any, variance: Any, training: bool, momentum: float, eps: float, *_: Any
-) -> Any:
-    return _batch_norm_training(x, weight, bias, mean, variance, training, momentum, eps)[0]
+def _batch_norm(*operands: Any) -> Any:
+    return _batch_norm_training(*operands)[0]
 
 
 def _batch_norm_training(
@@ -173,10 +163,8 @@ def _batch_norm_training(
     if mean is None:
         mean, variance = (tl.zeros((x.shape[1],), dtype=x.dtype), tl.ones((x.shape[1],), dtype=x.dtype))
         training = True
-    made = tl.batch_norm(
-        x, mean, variance, scale=weight, offset=bias, training=training, momentum=momentum, eps=eps, data_format="channel_first"
-    )
-    return list(made)
+    options = {"training": training, "momentum": momentum, "eps": eps, "data_format": "channel_first"}
+    return list(tl.batch_norm(x, mean, variance, scale=weight, offset=bias, **options))
 
 
 def _functional_batch_norm(

@@ -57,13 +57,16 @@ def _extreme_at(op: str) -> Row:
     """(values, indices) along an axis; the element at the index has the gradient."""
 
     def row(x: Any, dim: int, keepdim: bool = False) -> list[Any]:
-        if x.ndim == 0:
-            return [x, tl.zeros((), dtype=_index_dtype(x))]
         index = getattr(tl, op)(integers(x), axis=dim, keepdims=True)
         values = tl.take_along_axis(x, index, axis=dim)
         return [values, index] if keepdim else [tl.squeeze(values, dim), tl.squeeze(index, dim)]
 
-    return row
+    return _with_places(row)
+
+
+def _with_places(row: Row) -> Row:
+    """A row of elements and their places along an axis: a number, which has no axis, is at 0."""
+    return lambda x, *rest, **params: row(x, *rest, **params) if x.ndim else [x, tl.zeros((), dtype=_index_dtype(x))]
 
 
 def _index_dtype(x: Any) -> Any:
@@ -117,8 +120,6 @@ def _running_extreme(op: str) -> Row:
     """(values, indices) of cummax and cummin, by all pairs of places along the axis."""
 
     def row(x: Any, dim: int) -> list[Any]:
-        if x.ndim == 0:
-            return [x, tl.zeros((), dtype=_index_dtype(x))]
         last = tl.moveaxis(integers(x), dim, -1)
         size = last.shape[-1]
         earlier = tl.expand_dims(tl.arange(size), 0) <= tl.expand_dims(tl.arange(size), 1)
@@ -133,7 +134,7 @@ def _running_extreme(op: str) -> Row:
         values = tl.take_along_axis(last, index, axis=-1)
         return [tl.moveaxis(v, -1, dim) for v in (cast(values, x.dtype), index)]
 
-    return row
+    return _with_places(row)
 
 
 def _logcumsumexp(x: Any, dim: int) -> Any:
@@ -152,23 +153,20 @@ def _softmax(op: str) -> Row:
 
 
 # ---- sorting -------------------------------------------------------------------------------------------------------------------
+@_with_places
 def _sort(x: Any, dim: int = -1, descending: bool = False) -> list[Any]:
-    if x.ndim == 0:
-        return [x, tl.zeros((), dtype=_index_dtype(x))]
     order = tl.argsort(integers(x), axis=dim, descending=descending)
     return [tl.take_along_axis(x, order, axis=dim), order]
 
 
+@_with_places
 def _top_k(x: Any, k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> list[Any]:
-    if x.ndim == 0:
-        return [x, tl.zeros((), dtype=_index_dtype(x))]
     return list(tl.top_k(x, k, axis=dim, largest=largest))
 
 
+@_with_places
 def _kth(x: Any, k: int, dim: int = -1, keepdim: bool = False) -> list[Any]:
     values, order = _sort(x, dim)
-    if x.ndim == 0:
-        return [values, order]
     place = (slice(None),) * axis_of(dim, x.ndim) + (slice(k - 1, k),)
     found = [values[place], order[place]]
     return found if keepdim else [tl.squeeze(v, dim) for v in found]
@@ -244,10 +242,6 @@ def _histc(x: Any, bins: int = 100, low: Any = 0, high: Any = 0) -> Any:
     inside = tl.logical_and(flat >= low, flat <= high)
     hits = tl.logical_and(tl.expand_dims(place, 1) == tl.arange(bins, dtype=int32), tl.expand_dims(inside, 1))
     return cast(tl.sum(cast(hits, int32), axis=0), x.dtype)
-
-
-def _tensordot(a: Any, b: Any, first: Any, second: Any) -> Any:
-    return tl.tensordot(a, b, axes=(tuple(first), tuple(second)))
 
 
 def _trapezoid(y: Any, *, dx: Any = 1, dim: int = -1) -> Any:
@@ -351,7 +345,7 @@ TABLE: Table = {
     "addbmm.default": _addbmm,
     "addr.default": counting(lambda x, a, b, *, beta=1, alpha=1: _scaled_sum(x, tl.outer(a, b), beta, alpha)),
     "einsum.default": lambda equation, arrays, **_: tl.einsum(equation, *arrays),
-    "tensordot.default": _tensordot,
+    "tensordot.default": lambda a, b, first, second: tl.tensordot(a, b, axes=(tuple(first), tuple(second))),
     "cross.default linalg_cross.default": lambda a, b, dim=-1: tl.linalg.cross(*together(a, b), axis=-1 if dim is None else dim),
     "cdist.default _cdist_forward.default _euclidean_dist.default": _cdist,
     "trace.default": lambda x: tl.linalg.trace(x),

@@ -86,11 +86,7 @@ def _as_strided(x: Any, shape: Any, strides: Any, offset: Any = None) -> Any:
     for axis, (n, stride) in enumerate(zip(shape, strides)):
         steps = tl.reshape(tl.arange(n) * stride, (-1, *[1] * (len(shape) - axis - 1)))
         places = places + steps
-    return (
-        tl.take(tl.reshape(x, (-1,)), places, axis=0)
-        if places.ndim <= 1
-        else tl.reshape(tl.take(tl.reshape(x, (-1,)), tl.reshape(places, (-1,)), axis=0), sizes(shape))
-    )
+    return _take(x, places)
 
 
 # ---- joining and splitting -----------------------------------------------------------------------------------------------------
@@ -119,10 +115,6 @@ def _parts(x: Any, parts: list[int], dim: int) -> list[Any]:
         found.append(_slice(x, dim, start, start + n))
         start += n
     return found
-
-
-def _chunk(x: Any, count: int, dim: int = 0) -> list[Any]:
-    return _split(x, max(-(-x.shape[dim] // count), 1), dim)
 
 
 def _array_split(x: Any, parts: Any, dim: int = 0) -> list[Any]:
@@ -219,7 +211,7 @@ def _gather(x: Any, dim: int, index: Any, *, sparse_grad: bool = False) -> Any:
     if index.size == 0:
         return tl.zeros(index.shape, dtype=x.dtype)
     if x.ndim == 0 or index.ndim == 0:
-        return tl.reshape(tl.take(tl.reshape(x, (-1,)), tl.reshape(index, (-1,)), axis=0), index.shape)
+        return _take(x, index)
     return x[_places(index, axis_of(dim, x.ndim))]
 
 
@@ -264,10 +256,6 @@ def _scatter(x: Any, dim: int, index: Any, source: Any, reduce: str | None = Non
         x = place.set(neutral)
         place = tl.at(x)[_places(index, dim)]
     return getattr(place, _MODES[reduce])(source)
-
-
-def _scatter_add(x: Any, dim: int, index: Any, source: Any) -> Any:
-    return _scatter(x, dim, index, source, reduce="add")
 
 
 def _along(x: Any, dim: int, index: Any) -> tuple[Any, ...]:
@@ -434,7 +422,7 @@ TABLE: Table = {
     ),
     "split.Tensor split.sizes split_with_sizes.default split_with_sizes_copy.default": _split,
     "unsafe_split.Tensor unsafe_split_with_sizes.default": _split,
-    "chunk.default unsafe_chunk.default": _chunk,
+    "chunk.default unsafe_chunk.default": lambda x, count, dim=0: _split(x, max(-(-x.shape[dim] // count), 1), dim),
     "tensor_split.sections tensor_split.indices": _array_split,
     "unbind.int unbind_copy.int": lambda x, dim=0: list(tl.unstack(x, axis=dim)),
     "repeat.default tile.default": lambda x, counts: _repeat(x, [*[1] * (x.ndim - len(counts)), *counts]),
@@ -464,7 +452,7 @@ TABLE: Table = {
     "take_along_dim.default": _take_along_dim,
     "take.default": _take,
     "scatter.src scatter.value scatter.reduce scatter.value_reduce": counting(_scatter),
-    "scatter_add.default": counting(_scatter_add),
+    "scatter_add.default": counting(lambda x, dim, index, source: _scatter(x, dim, index, source, "add")),
     "scatter_reduce.two": counting(_scatter),
     "index_add.default": counting(_index_add),
     "index_reduce.default": lambda x, dim, index, source, reduce, **options: _scatter(
