@@ -8,19 +8,8 @@ from typing import Any
 import numpy as np
 
 from trellis import ops as tl
-from trellis.composites.support import (
-    axes_of,
-    cast,
-    constant,
-    count,
-    default_int,
-    floating,
-    is_concrete,
-    is_scalar,
-    resize,
-    wide,
-    wide_float,
-)  # fmt: skip
+from trellis.composites import support
+from trellis.composites.support import axes_of, cast, count, floating, is_concrete, is_scalar, resize, wide, wide_float
 from trellis.core.array import Array
 from trellis.core.typing import Axis, Operand
 
@@ -40,7 +29,7 @@ def nanquantile(x: Array, q: Operand, *, axis: Axis, keepdims: bool, method: str
 
 
 def _quantile(op: str, x: Array, q: Operand, axis: Axis, keepdims: bool, method: str, ignore_nan: bool) -> Array:
-    x = constant(np.asarray(x, np.float32), q) if is_scalar(x) else x
+    x = support.constant(np.asarray(x, np.float32), q) if is_scalar(x) else x
     (x,) = floating(op, x, real=True)
     if isinstance(q, complex):
         raise TypeError(f"{op}: q={q} is complex; expected a real number, or an array of them")
@@ -88,7 +77,7 @@ def _neighbours(ordered: Array, q: Operand, present: Operand, method: str) -> tu
         position = q * (present - 1)
         low, high, part = _bracket(position, math.floor(position), math.ceil(position), round(position), method)
         return ordered[..., low], ordered[..., high], float(part)  # type: ignore[index]
-    wide, index = wide_float(ordered), default_int(ordered)
+    wide, index = wide_float(ordered), support.default_int(ordered)
     last = present - 1 if isinstance(present, int) else cast(present - 1, wide)
     position = last * q
     low, high, part = _bracket(position, tl.floor(position), tl.ceil(position), tl.round(position), method)

@@ -73,12 +73,7 @@ def _binary(names: str, domain: Domain, operator: str = "", **facts: Any) -> lis
 
 _ROWS = (
     *_unary("abs", NUMERIC, "abs", ufunc="absolute"),
-    *_unary("acos", FLOATING, ufunc="arccos"),
-    *_unary("acosh", FLOATING, ufunc="arccosh"),
-    *_unary("asin", FLOATING, ufunc="arcsin"),
-    *_unary("asinh", FLOATING, ufunc="arcsinh"),
-    *_unary("atan", FLOATING, ufunc="arctan"),
-    *_unary("atanh", FLOATING, ufunc="arctanh"),
+    *(op for name in ("cos", "cosh", "sin", "sinh", "tan", "tanh") for op in _unary(f"a{name}", FLOATING, ufunc=f"arc{name}")),
     *_unary("bitwise_invert", INTEGER_OR_BOOL, "invert", ufunc="invert", constant=True),
     *_unary("ceil floor trunc", REAL, constant=True),
     *_unary("conj", NUMERIC, ufunc="conjugate", shares=True),

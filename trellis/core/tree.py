@@ -307,10 +307,6 @@ def _split_sequence(node: Any) -> tuple[Any, Any, Any]:
     return range(len(node)), node, None
 
 
-def _split_named_tuple(node: Any) -> tuple[Any, Any, Any]:
-    return node._fields, node, None
-
-
 def _dataclass_kind(type: type) -> Kind:
     fields = dataclasses.fields(type)
     static = tuple(f.name for f in fields if f.metadata.get("static") or not f.metadata.get("pytree_node", True))
@@ -340,7 +336,7 @@ _REGISTERED: dict[type, Kind] = {
     type(None): Kind(lambda node: ((), (), None), lambda type, keys, extra, members: None),
 }
 # Past the __new__ of a subclass, which may look into its members as torch's PackedSequence does.
-_NAMED_TUPLE = Kind(_split_named_tuple, lambda type, keys, extra, members: tuple.__new__(type, members))
+_NAMED_TUPLE = Kind(lambda node: (node._fields, node, None), lambda type, keys, extra, members: tuple.__new__(type, members))
 _STRUCT_SEQUENCE = Kind(_split_sequence, lambda type, keys, extra, members: type(members))  # what torch.max returns
 _EXACT = (dict, list, tuple, collections.OrderedDict, collections.defaultdict)  # their subclasses may be anything: leaves
 

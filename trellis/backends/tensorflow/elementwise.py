@@ -142,21 +142,9 @@ def _on_one_line(x: Any) -> Any:
     return choose(gen.less(pattern, 0), gen.sub(filled(-(2 ** (8 * x.dtype.size - 1)), pattern.dtype), pattern), pattern)
 
 
-def _unsigned_negative(x: Any) -> Any:
-    return gen.sub(filled(0, x.dtype), x)
-
-
-def _unsigned_sign(x: Any) -> Any:
-    return cast(gen.not_equal(x, 0), x.dtype)
-
-
 def _float_sign(x: Any) -> Any:
     """+0 for both zeros, by choosing: the graph optimiser takes x + 0 for x."""
     return choose(gen.equal(x, 0), 0, gen.sign(x))
-
-
-def _trunc(x: Any) -> Any:
-    return choose(gen.less(x, 0), gen.ceil(x), gen.floor(x))
 
 
 def _complex_round(x: Any) -> Any:
@@ -246,10 +234,6 @@ def _on_truth(kernel: Any) -> Any:
     return lambda *operands: kernel(*(cast(x, tf.bool) for x in operands))
 
 
-def _signbit(x: Any) -> Any:
-    return gen.less(bits(x), 0)
-
-
 def _outside(shift: Any) -> Any:
     """Where the shift is negative or as wide as the integer; TensorFlow clamps it, we shift everything out."""
     too_far = gen.greater_equal(shift, shift.dtype.size * 8)
@@ -313,7 +297,7 @@ _ROWS: dict[str, Row] = {
     "maximum": _extreme(gen.maximum, gen.less),
     "minimum": _extreme(gen.minimum, gen.greater),
     "multiply": gen.mul,
-    "negative": row(gen.neg, u=_unsigned_negative),
+    "negative": row(gen.neg, u=lambda x: gen.sub(filled(0, x.dtype), x)),
     "nextafter": with_rules(_nextafter, lambda g, x1, x2: g, lambda g, x1, x2: gen.mul(g, 0)),
     "positive": tensor,
     "pow": row(_float_power, i=_integer_power, u=_unsigned_power, c=complexes.power),
@@ -321,13 +305,13 @@ _ROWS: dict[str, Row] = {
     "reciprocal": row(_reciprocal, c=complexes.reciprocal),
     "remainder": row(_integer_remainder, f=_float_remainder),
     "round": row(tensor, f=gen.round, c=_complex_round),
-    "sign": row(gen.sign, u=_unsigned_sign, f=_float_sign, c=complexes.sign),
-    "signbit": _signbit,
+    "sign": row(gen.sign, u=lambda x: cast(gen.not_equal(x, 0), x.dtype), f=_float_sign, c=complexes.sign),
+    "signbit": lambda x: gen.less(bits(x), 0),
     "sqrt": row(gen.sqrt, c=complexes.sqrt),
     "subtract": gen.sub,
     "tan": row(gen.tan, c=complexes.tan),
     "tanh": row(gen.tanh, c=complexes.tanh),
-    "trunc": row(tensor, f=_trunc),
+    "trunc": row(tensor, f=lambda x: choose(gen.less(x, 0), gen.ceil(x), gen.floor(x))),
     "xlogy": _xlogy,
 }
 

@@ -90,14 +90,6 @@ def _inner(a: Any, b: Any) -> Any:
     return ops.multiply(a, b) if a.ndim == 0 or b.ndim == 0 else ops.tensordot(a, b, axes=(-1, -1))
 
 
-def _where(condition: Any, *choices: Any) -> Any:
-    return ops.where(_array(condition), *choices) if choices else ops.nonzero(condition)
-
-
-def _full_like(a: Any, fill_value: Any, *args: Any, **kwargs: Any) -> Any:
-    return np.full_like(_plain(a), fill_value, *args, **kwargs)
-
-
 def _atleast(rank: int) -> Row:
     def one(x: Any) -> Any:
         x = _array(x)
@@ -254,7 +246,7 @@ _TABLE: dict[str, Row] = {
     "trace": lambda a, offset=0, axis1=0, axis2=1, dtype=None, out=None: ops.sum(
         _diagonal(a, offset, axis1, axis2), axis=-1, dtype=_dtype(dtype)
     ),
-    "where": _where,
+    "where": lambda condition, *choices: ops.where(_array(condition), *choices) if choices else ops.nonzero(condition),
     "sinc": _sinc,
     "angle": _angle,
     "take": _take,
@@ -273,7 +265,7 @@ _TABLE: dict[str, Row] = {
     "array": _asarray,
     "ascontiguousarray": _asarray,
     "astype": lambda x, dtype, /, *, copy=True, device=None: ops.astype(x, _dtype(dtype), copy=copy),
-    "full_like": _full_like,
+    "full_like": lambda a, fill_value, *args, **kwargs: np.full_like(_plain(a), fill_value, *args, **kwargs),
     "logspace": lambda start, stop, num=50, endpoint=True, base=10.0: ops.pow(base, _LINSPACE(start, stop, num, endpoint)),
     "linspace": _LINSPACE,
     "linalg.eigh": _eigh,

@@ -150,8 +150,6 @@ def _as_operand(x: Any) -> Any:
 
 _OTHER_UFUNCS: dict[str, Callable[..., Any]] = {
     "cbrt": lambda x: np.sign(x) * np.abs(x) ** (1 / 3),
-    "deg2rad": lambda x: x * (math.pi / 180),
-    "degrees": lambda x: x * (180 / math.pi),
     "divmod": lambda x, y: (np.floor_divide(x, y), np.remainder(x, y)),
     "exp2": lambda x: call("pow", 2.0, x),
     "fabs": np.abs,
@@ -161,10 +159,10 @@ _OTHER_UFUNCS: dict[str, Callable[..., Any]] = {
     "fmod": lambda x, y: x - y * np.trunc(x / y),
     "logaddexp2": lambda x, y: np.logaddexp(x * math.log(2), y * math.log(2)) / math.log(2),
     "matvec": lambda x, y: np.matmul(x, y[..., None])[..., 0],
-    "rad2deg": lambda x: x * (180 / math.pi),
-    "radians": lambda x: x * (math.pi / 180),
     "vecdot": lambda x, y: call("vecdot", x, y, axis=-1),
     "vecmat": lambda x, y: np.matmul(np.conj(x)[..., None, :], y)[..., 0, :],
+    **dict.fromkeys(("deg2rad", "radians"), lambda x: x * (math.pi / 180)),
+    **dict.fromkeys(("degrees", "rad2deg"), lambda x: x * (180 / math.pi)),
 }  # fmt: skip
 
 

@@ -195,10 +195,6 @@ def _softmax(g: Any, y: Any, x: Any, *, axis: Any) -> Any:
     return part - conjugate(y) * ops.sum(part, axis=axis, keepdims=True)
 
 
-def _log_softmax(g: Any, y: Any, x: Any, *, axis: Any) -> Any:
-    return g - conjugate(np.exp(y)) * ops.sum(g, axis=axis, keepdims=True)
-
-
 # ---- the table ---------------------------------------------------------------------------------------------------------------
 RULES: dict[str, Any] = {
     **{op: OfInputs((_by_input(derivative),)) for op, derivative in _BY_INPUT.items()},
@@ -237,7 +233,7 @@ RULES: dict[str, Any] = {
     "cumulative_prod": OfInputs((_cumulative_prod,)),
     "logsumexp": (_logsumexp,),
     "softmax": OfOutput((_softmax,)),
-    "log_softmax": OfOutput((_log_softmax,)),
+    "log_softmax": OfOutput((lambda g, y, x, *, axis: g - conjugate(np.exp(y)) * ops.sum(g, axis=axis, keepdims=True),)),
     **ARRAY_RULES,
     **LINALG_RULES,
     **WINDOW_RULES,

@@ -25,10 +25,6 @@ def _reshaped(g: Any, y: Any, x: Any, **_: Any) -> Any:
     return g.reshape(x.shape)
 
 
-def _permute_dims(g: Any, y: Any, x: Any, *, axes: Any) -> Any:
-    return g.transpose(tuple(np.argsort([a % len(axes) for a in axes]).tolist()))
-
-
 def _roll(g: Any, y: Any, x: Any, *, shift: Any, axis: Any) -> Any:
     return np.roll(g, -shift if isinstance(shift, int) else tuple(-s for s in shift), axis=axis)
 
@@ -227,7 +223,7 @@ ARRAY_RULES: dict[str, Any] = {
     "reshape": Linear((_reshaped,)),
     "expand_dims": Linear((_reshaped,)),
     "squeeze": Linear((_reshaped,)),
-    "permute_dims": Linear((_permute_dims,)),
+    "permute_dims": Linear((lambda g, y, x, *, axes: g.transpose(np.argsort([a % len(axes) for a in axes]).tolist()),)),
     "matrix_transpose": Linear((lambda g, y, x: g.mT,)),
     "broadcast_to": Linear((lambda g, y, x, *, shape: g,)),
     "flip": Linear((lambda g, y, x, *, axis: np.flip(g, axis=axis),)),
