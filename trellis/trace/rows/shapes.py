@@ -268,6 +268,12 @@ def _index_add(x: Any, dim: int, index: Any, source: Any, *, alpha: Any = 1) -> 
     return tl.at(x)[_along(x, dim, index)].add(source if alpha == 1 else source * alpha)
 
 
+def _index_reduce(x: Any, dim: int, index: Any, source: Any, reduce: str, *, include_self: bool = True) -> Any:
+    if x.ndim:
+        index = tl.broadcast_to(tl.reshape(index, (-1, *[1] * (x.ndim - 1 - axis_of(dim, x.ndim)))), source.shape)
+    return _scatter(x, dim, index, source, reduce, include_self=include_self)
+
+
 def _index_copy(x: Any, dim: int, index: Any, source: Any) -> Any:
     return tl.reshape(source, ()) if x.ndim == 0 else tl.at(x)[_along(x, dim, index)].set(source)
 
@@ -455,14 +461,7 @@ TABLE: Table = {
     "scatter_add.default": counting(lambda x, dim, index, source: _scatter(x, dim, index, source, "add")),
     "scatter_reduce.two": counting(_scatter),
     "index_add.default": counting(_index_add),
-    "index_reduce.default": lambda x, dim, index, source, reduce, **options: _scatter(
-        x,
-        dim,
-        tl.broadcast_to(tl.reshape(index, (-1, *[1] * (x.ndim - 1 - dim % x.ndim))), source.shape),
-        source,
-        reduce,
-        **options,
-    ),
+    "index_reduce.default": _index_reduce,
     "index_copy.default": _index_copy,
     "index_fill.int_Scalar index_fill.int_Tensor": _index_fill,
     "slice_scatter.default": _slice_scatter,
