@@ -207,9 +207,11 @@ def cross_entropy(
     op, target = "cross_entropy", as_data(target)
     if not 0 <= label_smoothing <= 1:
         raise ValueError(f"{op}: label_smoothing={label_smoothing} must be between 0 and 1")
-    options = _check_classes(op, prediction, target, weight, axis, ignore_index, "iuf")
-    rest = {"label_smoothing": float(label_smoothing), "reduction": _reduction(op, reduction)}
-    return call("cross_entropy", prediction, target, weight, **options, **rest)
+    axis, ignore_index = _check_classes(op, prediction, target, weight, axis, ignore_index, "iuf")
+    return call(
+        "cross_entropy", prediction, target, weight,
+        ignore_index=ignore_index, label_smoothing=float(label_smoothing), axis=axis, reduction=_reduction(op, reduction),
+    )  # fmt: skip
 
 
 def nll_loss(
@@ -223,8 +225,9 @@ def nll_loss(
     Array(0.75, dtype=float32, backend='numpy', device='cpu')
     """
     target = as_data(target)
-    options = _check_classes("nll_loss", prediction, target, weight, axis, ignore_index, "iu")
-    return call("nll_loss", prediction, target, weight, **options, reduction=_reduction("nll_loss", reduction))
+    axis, ignore_index = _check_classes("nll_loss", prediction, target, weight, axis, ignore_index, "iu")
+    reduction = _reduction("nll_loss", reduction)
+    return call("nll_loss", prediction, target, weight, ignore_index=ignore_index, axis=axis, reduction=reduction)
 
 
 def ctc_loss(
@@ -296,14 +299,14 @@ def _check_shapes(op: str, prediction: AnyArray, **others: Operand) -> None:
 
 def _check_classes(
     op: str, prediction: AnyArray, target: AnyArray, weight: AnyArray | None, axis: int, ignore_index: int, kinds: str
-) -> dict[str, int]:
+) -> tuple[int, int]:
     """Shapes and dtypes, and where the values can be read, whether each target is a class. `kinds` are those of the target.
 
-    The options come back as ints.
+    The axis and `ignore_index` come back as ints.
     """
     shape, given = shape_of(prediction), shape_of(target)
-    options = {"axis": one_axis(op, axis), "ignore_index": integer(op, "ignore_index", ignore_index)}
-    position, ignored = check_axis(op, options["axis"], len(shape)), options["ignore_index"]
+    axis, ignored = one_axis(op, axis), integer(op, "ignore_index", ignore_index)
+    position = check_axis(op, axis, len(shape))
     classes, rest = shape[position], shape[:position] + shape[position + 1 :]
     plain = unwrap(target)
     interpreter = interpreters[type(plain)]
@@ -317,11 +320,11 @@ def _check_classes(
     if weights is not None and not fits(weights, (classes,)):
         raise ValueError(f"{op}: weight has shape {weights}, but there are {classes} classes; give ({classes},)")
     if dtype.kind == "f" or classes is None or interpreter.is_traced(plain) or interpreter.device_of(plain) != "cpu":
-        return options
+        return axis, ignored
     values = interpreter.to_numpy(plain)
     if values.size and values.min() >= 0 and values.max() < classes:
-        return options
+        return axis, ignored
     wrong = values[(values != ignored) & ((values < 0) | (values >= classes))]
     if wrong.size:
         raise IndexError(f"{op}: target holds {wrong[0]}; with {classes} classes it must be 0 to {classes - 1}, or ignore_index")
-    return options
+    return axis, ignored
