@@ -186,3 +186,4 @@ def test_dask_computes_on_arrays(backend: str) -> None:
     x = dask.from_array(array(backend, VALUES[0]), chunks=(3, 2))
     check_array((x + 1).sum(axis=0).compute(scheduler="synchronous"), (VALUES[0] + 1).sum(0), backend)
     check_array((x.T * 2).mean().compute(scheduler="synchronous"), (VALUES[0] * 2).mean(), backend)
+    check_array(x.T.dot(x).compute(scheduler="synchronous"), VALUES[0].T @ VALUES[0], backend)

@@ -25,7 +25,7 @@ from trellis.core import dispatch, views
 from trellis.core.dispatch import UnknownOperand, call, diagnose, find, find_all, interpreters, register
 from trellis.core.dtypes import DType, bool as bool_
 from trellis.core.indexing import HOST_DATA, INDEXED_ALIKE, beside, canonical_key, composed, is_plain
-from trellis.core.interop import Interoperable, copied, native_function
+from trellis.core.interop import Interoperable, copied
 from trellis.core.operators import Operators, install
 from trellis.core.printing import array_repr
 from trellis.core.table import OF_ONE_ARRAY, OF_TWO_ARRAYS, SHARING, VIEWING
@@ -123,7 +123,6 @@ class Array(ArrayMethods, Interoperable):
     __hash__ = None  # type: ignore[assignment]
     _shared: bool  # not set until an op marks the array
     _copies: dict[Any, Any]  # of a free array, on other frameworks; not set until there is one
-    _kind: ClassVar[Any]  # the class of what an index array, a copy and an operator make of it
     _view_kind: ClassVar[Any]  # the class of its views
     _namespace: ClassVar[Callable[[str], ModuleType]]  # of the Arrays on a backend; `namespaces` sets it
 
@@ -358,16 +357,6 @@ class View(Array):
 
     def _rebind(self, new: Any) -> None:
         self._write((slice(None),) * self.ndim, (), new)
-
-    @classmethod
-    def __torch_function__(cls, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        return native_function(cls._kind, function, args, kwargs or {})
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return self._kind(self._data).__reduce__()
-
-    def __copy__(self) -> Array:
-        return self._kind(copied(self._data))
 
 
 Array._kind, Array._view_kind = Array, View

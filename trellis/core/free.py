@@ -56,7 +56,6 @@ class FreeView(View, Free):
     """What a basic index selects from a free array."""
 
     __slots__ = ()
-    __torch_function__ = Free.__dict__["__torch_function__"]
 
     def _write(self, spec: tuple[Any, ...], indices: tuple[Any, ...], value: Any) -> None:
         like = committed([value])

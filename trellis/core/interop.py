@@ -17,7 +17,7 @@ from __future__ import annotations
 import copy
 import sys
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -45,6 +45,8 @@ class Interoperable:
     """The protocols of other libraries for an object that holds one native array in `_data`."""
 
     __slots__ = ("_data", "__weakref__")
+    __array_priority__ = 1.0  # dask asks for it; NumPy asks for `__array_ufunc__`
+    _kind: ClassVar[Any]  # the class of what an index array, a copy and an operator make of it; of a view that of its array
 
     def __init__(self, data: Any) -> None:
         self._data = data
@@ -63,15 +65,15 @@ class Interoperable:
 
     @classmethod
     def __torch_function__(cls, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        return native_function(cls, function, args, kwargs or {})
+        return native_function(cls._kind, function, args, kwargs or {})
 
     def __reduce__(self) -> tuple[Any, ...]:
         """For pickle: the data as a NumPy array, and the backend's name. Not the device: a loaded array is on the default one."""
         interpreter = interpreters[type(self._data)]
-        return restore, (type(self), interpreter.name, np.asarray(interpreter.to_numpy(self._data)))
+        return restore, (self._kind, interpreter.name, np.asarray(interpreter.to_numpy(self._data)))
 
     def __copy__(self) -> Any:
-        return type(self)(copied(self._data))
+        return self._kind(copied(self._data))
 
     def __deepcopy__(self, memo: Any) -> Any:
         return self.__copy__()
