@@ -173,11 +173,11 @@ def report(backend: str, rounds: int, repeats: int) -> None:
     found = variants(backend)
     times = medians(found, rounds, repeats, finish_of(backend))
     version = next(b.version for b in tl.backends() if b.name == backend)
-    print(f"{backend + ' ' + str(version):24}" + "".join(f"{op:>9}" for op in OPS) + "   microseconds")
+    print(f"{backend + ' ' + str(version):26}" + "".join(f"{op:>9}" for op in OPS) + "   microseconds")
     for name, measured in times.items():
-        print(f"  {name:22}" + "".join(figure(measured.get(op), 0 if name == "native" else times["native"][op]) for op in OPS))
+        print(f"  {name:24}" + "".join(figure(measured.get(op), 0 if name == "native" else times["native"][op]) for op in OPS))
     for name in ("native", "tl, native arrays", "tl, tl.Array"):
-        print(f"  {'calls: ' + name:22}" + "".join(f"{python_calls(found[name][op]):9}" for op in OPS))
+        print(f"  {'calls: ' + name:24}" + "".join(f"{python_calls(found[name][op]):9}" for op in OPS))
     print(flush=True)
 
 

@@ -27,7 +27,7 @@ html_static_path = ["_static"]
 html_css_files = ["site.css"]
 html_extra_path = []
 html_theme_options = {"source_edit_link": "", "top_of_page_buttons": []}
-html_show_sphinx = False
+html_show_sphinx = html_show_copyright = False
 
 
 def mend(app, error: Exception | None) -> None:

@@ -51,9 +51,11 @@ class Net(tl.Module):
 
 def train(train_data: Any, test_data: Any) -> tl.History:
     tl.seed(0)  # the initial weights, the same on every framework
-    model = Net(dtype="float64")  # in float32, rounding may decide which of two dots max pooling takes, and the ways part
+    # In float32, rounding may decide which of two dots max pooling takes, and the ways part.
+    model = Net(dtype="float64")
     trainer = tl.Trainer(seed=0)
-    return trainer.fit(model, train_data, tl.cross_entropy, tl.Adam(3e-3), 6, "accuracy", validation=test_data, batch_size=40)
+    options: Any = {"metrics": "accuracy", "validation": test_data, "batch_size": 40}
+    return trainer.fit(model, train_data, tl.cross_entropy, tl.Adam(3e-3), epochs=6, **options)
 
 
 # ---- the data, and the comparison ----------------------------------------------------------------------------------------------

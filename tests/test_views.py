@@ -259,6 +259,25 @@ def test_elements_and_other_functions_are_new_arrays(backend: str) -> None:
     assert float(x[0, 0]) == 1.0
 
 
+def test_an_index_of_zero_d_arrays(backend: str) -> None:
+    """A 0-d integer array indexes like an int, but what it selects is a copy, as of any index array."""
+    x, numbers = array(backend), tl.Array(make(backend, np.array([1, -1, 5])))
+    one, last, outside = numbers
+    row, view = x[one], x[:, 1:]
+    row[...] = 7.0
+    check(x, np.array([[0.0, 1, 2], [3, 4, 5]]))
+    assert [float(y) for y in (x[one, last], x[0, one], x[last, 0], view[one, last], view[0, 1])] == [5.0, 1.0, 3.0, 5.0, 2.0]
+    element = x[one, one]
+    x[1, 1] = 8.0
+    assert (float(element), float(view[one, 0])) == (4.0, 8.0)
+    check(x[tl.Array(make(backend, np.array(True))), 0], np.array([[0.0, 1, 2]]))
+    numbers[0] = 0
+    assert int(one) == 1
+    if backend in ("numpy", "torch"):  # the others compute from any place
+        with pytest.raises(IndexError, match=r"x\[key\]"):
+            x[outside, 0]
+
+
 @pytest.mark.parametrize(
     "make_view", [lambda x: tl.broadcast_to(x, (2, 2, 3)), tl.linalg.diagonal, lambda x: tl.broadcast_to(x, (2, 3))[0]]
 )

@@ -15,7 +15,7 @@ from tensorly.backend.core import Backend, backend_array, backend_basic_math, ba
 
 import trellis as tl
 
-SAME_NAMES = [*backend_types, *backend_basic_math, *backend_array, "arange", "nan", "moveaxis", "trace", "kron", "sign", "conj",
+SAME_NAMES = [*backend_types, *backend_basic_math, *backend_array, "arange", "nan", "moveaxis", "trace", "kron", "sign",
               "log2", "digamma", "diag", "finfo"]  # fmt: skip
 
 
@@ -29,17 +29,15 @@ def register(name: str, xp: Any, asarray: Any) -> None:
     kind = tl.Array if xp is tl else type(asarray(0.0))
 
     def tensor(data: Any, dtype: Any = None, device: Any = None, **_: Any) -> Any:
-        if isinstance(data, (list, tuple)):
+        copy = not isinstance(data, (list, tuple))
+        if not copy:
             data = xp.stack(data) if data and isinstance(data[0], kind) else np.asarray([np.asarray(item) for item in data])
-        return asarray(data, dtype=dtype, device=device, copy=True)
-
-    def transpose(tensor: Any, axes: Any = None) -> Any:
-        return tensor.T if axes is None and tensor.ndim == 2 else xp.permute_dims(tensor, axes or range(tensor.ndim)[::-1])
+        return asarray(data, dtype=dtype, device=device, copy=copy or None)
 
     def dot(a: Any, b: Any) -> Any:
-        if not a.ndim or not b.ndim:
-            return a * b
-        return a @ b if b.ndim < 3 else xp.tensordot(a, b, axes=((-1,), (-2,)))
+        if 0 < b.ndim < 3 and a.ndim:
+            return a @ b
+        return xp.tensordot(a, b, axes=((-1,), (-2,))) if a.ndim and b.ndim else a * b
 
     def lstsq(a: Any, b: Any, **_: Any) -> tuple[Any, Any]:
         solution, residuals, rank, _ = xp.linalg.lstsq(a, b)
@@ -49,7 +47,10 @@ def register(name: str, xp: Any, asarray: Any) -> None:
         **{name: with_axis(getattr(xp, name)) for name in (
             "all", "any", "argmax", "argmin", "flip", "max", "mean", "min", "prod", "sum")},
         **{name: getattr(xp.linalg, name) for name in ("solve", "qr", "svd", "eigh")},
-        "tensor": tensor, "transpose": transpose, "dot": dot, "lstsq": lstsq, "to_numpy": np.array,
+        "transpose": lambda tensor, axes=None: (
+            tensor.T if axes is None and (xp is tl or tensor.ndim == 2) else xp.permute_dims(tensor, axes)),
+        "conj": lambda x: xp.conj(x) if x.dtype in (xp.complex128, xp.complex64) else x,  # real arrays need no copy
+        "tensor": tensor, "dot": dot, "lstsq": lstsq, "to_numpy": np.array,
         "argsort": with_axis(xp.argsort, 0), "concatenate": with_axis(xp.concat, 0), "stack": with_axis(xp.stack, 0),
         "cumsum": with_axis(xp.cumulative_sum), "logsumexp": with_axis(xp.logsumexp, 0),
         "sort": lambda x, axis=-1: xp.sort(xp.reshape(x, (-1,))) if axis is None else xp.sort(x, axis=axis),

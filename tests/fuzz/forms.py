@@ -281,8 +281,8 @@ def difference(case: Case, expected: Outcome, found: Outcome, form: str) -> str:
     # Gradients by several arrays are sums of the same terms: what cancels in one has the rounding errors of the largest.
     scale = max(map(_largest, one), default=0.0) if form == "gradient" else 0.0
     limit = tolerance(case, one)
-    if form == "gradient" and limit > _EPSILON["float32"]:  # that of a saturated function is the rounding error of its value
-        scale = max(scale, 0.25)
+    if form == "gradient":  # what is 0 but for rounding is the rounding error of the function's value, or of terms of size 1
+        scale = max(scale, 0.25 if limit > _EPSILON["float32"] else 0.01)
     for a, b in zip(one, two):
         if text := value_difference(a, b, limit, scale):
             return text

@@ -26,6 +26,7 @@ class Backend(SimpleNamespace):
     changes_in_place = False  # whether `setitem` changes the array that it is given
     # Of x, a view of it, and the op and its parameters that made the view: whether that shows each change of x. None if always.
     follows: Callable[[Any, Any, str, Any], bool] | None = None
+    as_int: Callable[[Any], int | None]  # where arrays change: the int of a 0-d array of integers; None of any other
     full: Callable[..., Any]
     full_like: Callable[..., Any]
     from_numpy: Callable[..., Any]

@@ -28,7 +28,7 @@ from trellis.core.indexing import HOST_DATA, INDEXED_ALIKE, beside, canonical_ke
 from trellis.core.interop import Interoperable, copied
 from trellis.core.operators import Operators, install
 from trellis.core.printing import array_repr
-from trellis.core.table import OF_ONE_ARRAY, OF_TWO_ARRAYS, SHARING, VIEWING
+from trellis.core.table import OF_ONE_ARRAY, OF_TWO_ARRAYS, SHARING, TABLE, VIEWING
 
 if TYPE_CHECKING:  # a stub of what is set on the class at run time
     from trellis.core.array_methods import ArrayMethods
@@ -38,15 +38,18 @@ else:
 API_VERSIONS = ("2021.12", "2022.12", "2023.12", "2024.12", "2025.12")
 
 
+_new = object.__new__  # with the data set after it, it takes two thirds of the time of `Array(data)`
+
+
 # ---- operators: the public ops -------------------------------------------------------------------------------------------------
 def _unary(op: str) -> Callable[..., Any]:
     shares = op in SHARING
 
     def operator(self: Array) -> Any:
         data = self._data
-        made = getattr(interpreters[type(data)], op)(data)
-        result = self._kind(made)
-        if shares or made is data:
+        result = _new(self._kind)
+        result._data = made = getattr(interpreters[type(data)], op)(data)
+        if made is data or (shares and type(data) is not np.ndarray):  # NumPy's kernels of these copy
             self._share()
             result._shared = True
         return result
@@ -74,9 +77,13 @@ def binary(op: str, kind: Any = None, view: Any = None, find: Any = find) -> Cal
     def operator(self: Array, other: Any, /) -> Any:
         if type(other) is kind or type(other) is view:  # the common case, spelt out because each call counts
             a, b = self._data, other._data
-            return self._kind(getattr(interpreters[type(a)] if type(a) is type(b) else find(a, b), op)(a, b))
+            made = _new(self._kind)
+            made._data = getattr(interpreters[type(a)] if type(a) is type(b) else find(a, b), op)(a, b)
+            return made
         if type(other) is float or type(other) is int:
-            return self._kind(getattr(interpreters[type(self._data)], op)(self._data, other))
+            made, data = _new(self._kind), self._data
+            made._data = getattr(interpreters[type(data)], op)(data, other)
+            return made
         if other is None and op in ("equal", "not_equal"):  # as in NumPy, no element is None
             return call("full_like", self, fill_value=op == "not_equal", dtype=bool_, device=None)
         try:
@@ -88,21 +95,18 @@ def binary(op: str, kind: Any = None, view: Any = None, find: Any = find) -> Cal
 
 
 def _in_place(op: str) -> Callable[..., Any]:
+    method = f"__{TABLE[op].operator}__"
+
     def operator(self: Array, other: Any, /) -> Any:
-        try:
-            result = getattr(interpreters[type(self)] if type(self) is type(other) else find(self, other), op)(self, other)
-        except UnknownOperand:
-            return NotImplemented
+        result = getattr(self, method)(other)
         if not isinstance(result, self._kind):  # a Container; or a free array met one that is not, and the result is its
             return result
-        if result.dtype is not self.dtype:
-            raise TypeError(
-                f"in-place {op}: the result has dtype {result.dtype}, the array {self.dtype}; write x = tl.{op}(x, y) instead"
-            )
-        if result.shape != self.shape:
-            raise ValueError(
-                f"in-place {op}: the result has shape {result.shape}, the array {self.shape}; write x = tl.{op}(x, y) instead"
-            )
+        made, own = result._data, self._data
+        if type(made) is not type(own) or made.dtype is not own.dtype or made.shape != own.shape:
+            for fact, mistake in (("dtype", TypeError), ("shape", ValueError)):
+                new, old = getattr(result, fact), getattr(self, fact)
+                if new != old:
+                    raise mistake(f"in-place {op}: the result has {fact} {new}, the array {old}; write x = tl.{op}(x, y) instead")
         self._rebind(result)
         return self
 
@@ -227,7 +231,7 @@ class Array(ArrayMethods, Interoperable):
             raise TypeError("iter(x): an array with no dimensions cannot be iterated over")
         if self.ndim > 1 and self.shape[0] is not None:
             return (self[i] for i in range(self.shape[0]))  # views
-        return iter(call("unstack", self, axis=0))
+        return map(self._kind, self._data) if type(self._data) is np.ndarray else iter(call("unstack", self, axis=0))
 
     def __contains__(self, value: Any) -> bool:
         return bool(call("any", call("equal", self, value), axis=None, keepdims=False))
@@ -236,14 +240,21 @@ class Array(ArrayMethods, Interoperable):
     def __getitem__(self, key: Any) -> Array:
         data = self._data
         is_alike = type(data) is np.ndarray or (not dispatch.is_compiling() and type(data) in INDEXED_ALIKE)
-        if is_alike and not isinstance(self, View) and is_plain(key):  # NumPy's own indexing is the model
+        given, plain = key, is_plain(key)
+        if is_alike and not plain and type(key) is tuple and len(key) == data.ndim:  # of one element: 0-d integers are ints
+            as_int = interpreters[type(data)].as_int
+            given = tuple([as_int(e._data) if type(e) is self._kind else e for e in key])
+            plain = set(map(type, given)) == {int}
+        if is_alike and plain:  # NumPy's own indexing is the model
             try:
-                part = data[key]
+                part = data[given]
                 if type(part) is np.ndarray or part.ndim:
-                    return self._view_kind(self, (None, "getitem", key), part, data)
+                    if isinstance(self, View):
+                        return self._view(canonical_key(data, given)[0], part)
+                    return self._view_kind(self, (None, "getitem", given), part, data)
                 if type(data) is np.ndarray:
                     return self._kind(part)
-                if key is not Ellipsis and (type(key) is not tuple or Ellipsis not in key):  # of ints alone
+                if given is not Ellipsis and (type(given) is not tuple or Ellipsis not in given):  # of ints alone
                     return self._kind(copied(part))
             except (IndexError, ValueError):
                 pass  # the path below explains it, and reverses an axis where the framework does not
@@ -258,19 +269,19 @@ class Array(ArrayMethods, Interoperable):
             diagnose("getitem", (data,), {"key": spec}, error)
             raise
         if interpreters[type(data)].rank_of(part) or key is Ellipsis or (type(key) is tuple and Ellipsis in key):
-            return self._view("getitem", {"key": spec}, part)
+            return self._view(spec, part)
         return self._kind(part)  # of ints alone; as in NumPy, x[0, ...] is a view and x[0] is not
 
-    def _view(self, op: str, params: dict[str, Any], part: Any) -> View:
-        """`part`, which the op made of the native array, as a view."""
+    def _view(self, key: tuple[Any, ...], part: Any) -> View:
+        """`part`, which the key selects from the native array, as a view."""
         data = self._data
         base, before, seen = (self._base, self._chain, self._seen) if isinstance(self, View) else (self, None, data)
         follows = interpreters[type(data)].follows
-        if follows is not None and not follows(data, part, op, params):
+        if follows is not None and not follows(data, part, "getitem", {"key": key}):
             seen = None
-        if isinstance(self, View) and op == "getitem" and (key := self._composed(params["key"])) is not None:
-            before, params = None, {"key": key}
-        return self._view_kind(base, (before, op, params), part, seen)
+        if isinstance(self, View) and (composed := self._composed(key)) is not None:
+            before, key = None, composed
+        return self._view_kind(base, (before, "getitem", {"key": key}), part, seen)
 
     def __setitem__(self, key: Any, value: Any) -> None:
         if type(self._data) is np.ndarray and not isinstance(self, View) and type(value) in (float, int) and is_plain(key):
@@ -373,7 +384,7 @@ class ArrayInterpreter:
     find_all = staticmethod(find_all)
 
     def __getattr__(self, op: str) -> Callable[..., Any]:
-        lift = _lift_two if op in OF_TWO_ARRAYS else _lift
+        lift = _lift_two if op in OF_TWO_ARRAYS or op == "solve" else _lift
         made = _unary(op) if op in OF_ONE_ARRAY else _viewing(op) if op in VIEWING else lift(op, self)
         made = _sharing(made) if op in SHARING and op not in OF_ONE_ARRAY else made
         setattr(self, op, made)
@@ -413,13 +424,13 @@ class ArrayInterpreter:
         parts = interpreters[type(data)].unstack(data, axis=axis)
         if rank == 1:
             return marked((x,), wrap(parts, self.kind))
-        return tuple(x._view("getitem", {"key": views.key_along(rank, axis, i)}, part) for i, part in enumerate(parts))
+        return tuple(x._view(views.key_along(rank, axis, i), part) for i, part in enumerate(parts))
 
     def split(self, x: Array, *, indices: tuple[int, ...], axis: int) -> tuple[Array, ...]:
         data, rank = x._data, x.ndim
         parts = interpreters[type(data)].split(data, indices=indices, axis=axis)
         keys = [views.key_along(rank, axis, slice(*bounds)) for bounds in zip((0, *indices), (*indices, None))]
-        return tuple(x._view("getitem", {"key": key}, part) for key, part in zip(keys, parts))
+        return tuple(x._view(key, part) for key, part in zip(keys, parts))
 
     shape_of = staticmethod(lambda x: x.shape)
     rank_of = staticmethod(lambda x: x.ndim)
@@ -450,11 +461,14 @@ def unwrap(x: Any) -> Any:
 def _viewing(op: str) -> Callable[..., Any]:
     def run(x: Array, **params: Any) -> View:
         data = x._data
-        part = getattr(interpreters[type(data)], op)(data, **params)
-        if type(data) is not np.ndarray:
-            return x._view(op, params, part)
+        interpreter = interpreters[type(data)]
+        part = getattr(interpreter, op)(data, **params)
         base, before, seen = (x._base, x._chain, x._seen) if isinstance(x, View) else (x, None, data)
-        return x._view_kind(base, (before, op, params), part, seen)  # which lies in the memory of `x`: all of these on NumPy do
+        if type(data) is not np.ndarray and interpreter.follows is not None and not interpreter.follows(data, part, op, params):
+            seen = None  # on NumPy all of these lie in the memory of `x`
+        made = _new(x._view_kind)
+        made._base, made._chain, made._part, made._seen = base, (before, op, params), part, seen
+        return made
 
     return run
 
@@ -464,22 +478,25 @@ def _lift_two(op: str, own: ArrayInterpreter) -> Callable[..., Any]:
 
     def run(x1: Any, x2: Any) -> Any:
         a, b = (x1._data, x2._data) if type(x1) is kind is type(x2) else (unwrap(x1), unwrap(x2))
-        return own.kind(getattr(interpreters[type(a)] if type(a) is type(b) else find(a, b), op)(a, b))
+        made = _new(kind)
+        made._data = getattr(interpreters[type(a)] if type(a) is type(b) else find(a, b), op)(a, b)
+        return made
 
     return run
 
 
 def _lift(op: str, own: ArrayInterpreter) -> Callable[..., Any]:
-    kind, find_all = own.kind, own.find_all
+    find_all = own.find_all
 
     def run(*operands: Any, **params: Any) -> Any:
         if len(operands) == 1:
             data = operands[0]._data
             result = getattr(interpreters[type(data)], op)(data, **params)
         else:
-            natives = [x._data if type(x) is kind else unwrap(x) for x in operands]
-            result = getattr(find_all(*natives), op)(*natives, **params)
+            natives = [x._data if isinstance(x, Array) else x for x in operands]
             data = natives[0]
+            alike = len(natives) == 2 and type(natives[1]) is type(data)
+            result = getattr(interpreters[type(data)] if alike else find_all(*natives), op)(*natives, **params)
             for data in natives:
                 if data is result:
                     break

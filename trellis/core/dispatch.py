@@ -241,7 +241,7 @@ def chosen_backend() -> str | None:
 
 
 def default_backend() -> str:
-    return chosen_backend() or "numpy"
+    return _DEFAULT.get() or chosen_backend() or "numpy"
 
 
 def target(backend: Any = None) -> Any:

@@ -94,7 +94,7 @@ class BatchNorm(ChannelNormalization):
                 new = [a + (b - a) / self.batches for a, b in zip(old, new)]
             self.running_mean, self.running_variance = new
         # Statistics in a longer dtype, as in mixed precision, leave that of the result alone.
-        short = y.dtype != x.dtype and (self.w is None or self.w.dtype == x.dtype)
+        short = x.dtype.kind == "f" and y.dtype != x.dtype and (self.w is None or self.w.dtype == x.dtype)
         return astype(y, x.dtype) if short else y
 
 

@@ -45,9 +45,10 @@ def axis_tuple(op: str, axis: Any, name: str = "axis") -> tuple[int, ...]:
 
 def shape(op: str, value: Any, name: str = "shape") -> tuple[int, ...]:
     """A tuple of ints, none below zero."""
-    items = tuple(value) if hasattr(value, "__iter__") else (value,)
-    sizes = tuple(integer(op, name, n) for n in items)
-    if any(n < 0 for n in sizes):
+    sizes = value
+    if type(value) is not tuple or set(map(type, value)) != {int}:
+        sizes = tuple(integer(op, name, n) for n in (value if hasattr(value, "__iter__") else (value,)))
+    if sizes and min(sizes) < 0:
         raise ValueError(f"{op}: {name}={value!r} has a negative size; every size must be 0 or more")
     if math.prod(sizes) >= 2**60:  # frameworks overflow there, and TensorFlow ends the process
         raise ValueError(f"{op}: {name}={value!r} has more elements than a computer can address")

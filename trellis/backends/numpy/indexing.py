@@ -47,7 +47,7 @@ def _full_key(key: tuple[Any, ...], indices: tuple[Any, ...]) -> tuple[Any, ...]
     if not indices:
         return key
     remaining = iter(indices)
-    return tuple(next(remaining) if entry is ARRAY else entry for entry in key)
+    return tuple(np.asarray(next(remaining)) if entry is ARRAY else entry for entry in key)  # by a NumPy scalar it makes a view
 
 
 def getitem(x: Any, *indices: Any, key: tuple[Any, ...]) -> Any:
@@ -59,6 +59,10 @@ def follows(x: Any, part: Any, op: str, params: dict[str, Any]) -> bool:
     if op == "reshape" and not (isinstance(x, np.ndarray) and x.flags.c_contiguous):
         return np.may_share_memory(x, part)
     return isinstance(x, np.ndarray) and isinstance(part, np.ndarray)
+
+
+def as_int(x: Any) -> int | None:
+    return int(x) if isinstance(x, np.integer) else None
 
 
 def setitem(x: Any, value: Any, *indices: Any, key: tuple[Any, ...]) -> Any:

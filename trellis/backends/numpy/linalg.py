@@ -79,7 +79,7 @@ def einsum(*arrays: Any, equation: str) -> Any:
 
 
 def matrix_transpose(x: Any) -> Any:
-    return np.matrix_transpose(x)
+    return x.swapaxes(-1, -2)  # np.matrix_transpose takes five times as long
 
 
 def diagonal(x: Any, *, offset: int) -> Any:
@@ -107,6 +107,11 @@ det, eigh, eigvalsh, inv, slogdet, svdvals = map(_of_one, ("det", "eigh", "eigva
 
 
 def solve(x1: Any, x2: Any) -> Any:
+    if type(x1) is np.ndarray is type(x2) and (dtype := x1.dtype) is x2.dtype and (dtype is FLOAT32 or dtype is FLOAT64):
+        try:
+            return np.linalg.solve(x1, x2)  # which is quiet itself
+        except np.linalg.LinAlgError:
+            pass  # the line below tells the mistake
     return _decompose("solve", np.linalg.solve, x1, x2)
 
 

@@ -152,6 +152,10 @@ def _is_int(index: torch.Tensor) -> bool:
     return index.dim() == 0 and index.dtype is torch.int64 and not torch._C._functorch.is_functorch_wrapped_tensor(index)
 
 
+def as_int(x: Any) -> int | None:
+    return int(x) if type(x) is torch.Tensor and _is_int(x) and x.device.type != "meta" else None
+
+
 def getitem(x: torch.Tensor, *indices: torch.Tensor, key: tuple[Any, ...]) -> torch.Tensor:
     if not indices and not _reverses(key):
         part = x[key]

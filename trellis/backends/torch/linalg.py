@@ -60,16 +60,17 @@ def diagonal(x: torch.Tensor, *, offset: int) -> torch.Tensor:
 # ---- decompositions and solvers ------------------------------------------------------------------------------------------------
 def _run(op: str, native: Callable[..., Any], *arrays: torch.Tensor, **params: Any) -> Any:
     """`native` in a dtype that LAPACK knows, with its results in the half precision of the arrays, if they have one."""
-    computed = promoted("divide", *arrays)
-    dtype = computed[0].dtype
+    dtype = arrays[0].dtype
+    alike = (dtype in FLOAT or dtype in COMPLEX) and arrays[-1].dtype is dtype  # there are one or two
+    computed = arrays if alike else promoted("divide", *arrays)
+    half = computed[0].dtype if computed[0].dtype in HALF else None
     try:
-        result = native(*(x.to(torch.float32) if dtype in HALF else x for x in computed), **params)
+        result = native(*computed if half is None else [x.to(torch.float32) for x in computed], **params)
     except torch._C._LinAlgError as error:
         raise errors.decomposition_failed(op) from error
-    parts = (result,) if isinstance(result, torch.Tensor) else tuple(result)
-    if dtype in HALF:
-        parts = tuple(part if part.is_complex() else part.to(dtype) for part in parts)
-    return parts[0] if isinstance(result, torch.Tensor) else parts
+    if isinstance(result, torch.Tensor):
+        return result if half is None or result.is_complex() else result.to(half)
+    return tuple(result if half is None else [part if part.is_complex() else part.to(half) for part in result])
 
 
 def _of_one(op: str, native: Callable[..., Any] | None = None) -> Callable[[torch.Tensor], Any]:

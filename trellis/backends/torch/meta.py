@@ -29,7 +29,7 @@ def rank_of(x: torch.Tensor) -> int:
 
 
 def device_of(x: torch.Tensor) -> str:
-    return _device_name(x.device)
+    return "cpu" if x.is_cpu else _device_name(x.device)
 
 
 def _device_name(device: torch.device) -> str:
