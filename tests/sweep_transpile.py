@@ -32,7 +32,7 @@ Small configurations with random weights, of transformers {transformers} and dif
 evaluation and training and with another batch size equal the original's to 1e-5 of their largest number, gradients to 1e-4.
 Then the largest difference of an output, that of a gradient, and seconds of CPU time for conversion and comparison.
 `ok in float64`: the model amplifies rounding, so that float32 differs by more, and float64 is within these limits. torch in
-float32 differs from torch in float64 by as much: mobilenet-v2 by 5e-04 in outputs and 2e-01 in gradients, levit by 8e-05 and 2e-03.
+float32 differs from torch in float64 by as much: mobilenet-v2 by 5e-04 in outputs and 2e-01 in gradients, levit by 8e-05, 2e-03.
 `make sweep-transpile` writes this page.
 
 """

@@ -304,7 +304,7 @@ BEYOND: dict[str, Callable[[], tuple[Any, dict[str, Any]]]] = {
     "squeezebert": named("SqueezeBertModel", "SqueezeBertConfig"),
     "fnet": named("FNetModel", "FNetConfig"),
     "convnext-v2": named("ConvNextV2Model", "ConvNextV2Config"),
-    "efficientnet": named("EfficientNetModel", "EfficientNetConfig", image_size=64, width_coefficient=0.25, depth_coefficient=0.2, hidden_dim=320, initializer_range=0.3, drop_connect_rate=0.0),
+    "efficientnet": named("EfficientNetModel", "EfficientNetConfig", image_size=64, width_coefficient=0.25, depth_coefficient=0.2, hidden_dim=320, initializer_range=0.3),
     "pvt": named("PvtModel", "PvtConfig"),
     "dpt": named("DPTForSemanticSegmentation", "DPTConfig", num_hidden_layers=4, backbone_out_indices=[0, 1, 2, 3], neck_hidden_sizes=[8, 16, 16, 16], fusion_hidden_size=16),
     "videomae": named("VideoMAEModel", "VideoMAEConfig", lambda: {"pixel_values": images(32, 4 * 3).reshape(2, 4, 3, 32, 32)}, num_frames=4),
