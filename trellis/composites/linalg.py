@@ -202,11 +202,7 @@ def pinv(x: Array, rtol: Operand | None) -> Array:
 
 def matrix_rank(x: Array, rtol: Operand | None) -> Array:
     _, (x,) = wide("matrix_rank", x, real=False)
-    return _rank(tl.linalg.svdvals(x), rtol, x.shape)
-
-
-def _rank(values: Array, rtol: Operand | None, shape: Any) -> Array:
-    return tl.sum(_above(values, rtol, shape), axis=-1)
+    return tl.sum(_above(tl.linalg.svdvals(x), rtol, x.shape), axis=-1)
 
 
 def pinv_gradient(g: Any, y: Any, x: Any) -> Any:
@@ -228,5 +224,5 @@ def lstsq(x1: Array, x2: Array, *, rtol: float | None) -> tuple[Array, Array, Ar
     residuals = tl.sum(squared(b - a @ solution), axis=-2)
     if vector:
         solution, residuals = tl.squeeze(solution, -1), tl.squeeze(residuals, -1)
-    real_dtype = real_of(given)
-    return cast(solution, given), cast(residuals, real_dtype), _rank(values, rtol, a.shape), cast(values, real_dtype)
+    rank, real_dtype = tl.sum(_above(values, rtol, a.shape), axis=-1), real_of(given)
+    return cast(solution, given), cast(residuals, real_dtype), rank, cast(values, real_dtype)

@@ -35,7 +35,10 @@ def scaled_dot_product_attention(
     if not (query.dtype is key.dtype is value.dtype and query.dtype in FLOAT):
         query, key, value = floating("scaled_dot_product_attention", query, key, value, real=True)
     result = _fused(query, key, value, mask, scale, is_causal)
-    return result if mask is not None else torch.where(torch.isnan(query).any(-1, True), torch.nan, result)  # torch's kernel: 0
+    if mask is not None:
+        return result
+    lost = torch.isnan(query).any(-1, True) | torch.isnan(key).any(-1, True).all(-2, True)
+    return torch.where(lost, torch.nan, result)  # torch's kernel: 0
 
 
 def transformed() -> bool:

@@ -144,6 +144,7 @@ _TABLE = rows_by_name(
     logit=row(torch.logit, h=_in_float32(torch.logit)),
     multiply=torch.mul,
     negative=torch.neg,
+    nextafter=_if_differentiated(torch.nextafter, lambda x1, x2: torch.where(x1 == x2, x1, torch.nextafter(x1, x2))),
     not_equal=torch.ne,
     positive=_identity,
     pow=row(_pow, i=_integer_pow, c=partial(formulas.complex_pow, torch), w=unsigned.power),
