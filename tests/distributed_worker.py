@@ -7,6 +7,7 @@ their checkpoint. The modes `stuck`, `divided` and `whole` are tests of their ow
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import math
 import os
@@ -106,9 +107,24 @@ def check_collectives() -> None:
         np.testing.assert_allclose(tl.to_numpy(distributed.all_reduce(array(values) * (rank + 1), op)), values * factor)
         np.testing.assert_allclose(tl.to_numpy(distributed.reduce_scatter(array(values) * (rank + 1), op)), values[own] * factor)
     assert bool(tl.all(distributed.all_reduce(tl.asarray([rank == 0], backend=tl.current_backend()), "max")))
-    if tl.current_backend() != "jax":
-        slope = tl.grad(lambda x: tl.sum(distributed.all_reduce(x) ** 2) * (rank + 1))(array([1.0, 2.0]))
-        np.testing.assert_allclose(tl.to_numpy(slope), 2 * np.array([1.0, 2.0]) * size * total)
+    slope = tl.grad(lambda x: tl.sum(distributed.all_reduce(x) ** 2) * (rank + 1))
+    for function in (slope, tl.compile(slope)):
+        np.testing.assert_allclose(tl.to_numpy(function(array([1.0, 2.0]))), 2 * np.array([1.0, 2.0]) * size * total)
+
+    def several(x: Any) -> Any:
+        most, parts = distributed.all_reduce({"x": x * 2}, "max"), distributed.reduce_scatter(x, "mean")
+        return most, parts, distributed.all_gather(x), distributed.broadcast(x, 1), distributed.all_reduce(x)
+
+    compiled = tl.compile(several)
+    for factor in (1.0, 3.0):  # the second time it is compiled already
+        most, *others = compiled(array(values) * (rank + 1) * factor)
+        expected = values[own] * total / size, [values * (i + 1) for i in range(size)], values * 2, values * total
+        np.testing.assert_allclose(tl.to_numpy(most["x"]), values * size * 2 * factor)
+        for x, wanted in zip(others, expected):
+            np.testing.assert_allclose(tl.to_numpy(x), np.asarray(wanted) * factor)
+    if tl.current_backend() == "jax":
+        with pytest.raises(TypeError, match=r"inside jax.jit, and in a step on a mesh, arrays are not those of one process"):
+            __import__("jax").jit(distributed.all_reduce)(array([1.0])._data)
     distributed.barrier()
 
 
@@ -162,6 +178,43 @@ def check_kept_steps() -> None:
                 np.testing.assert_array_equal(tl.to_numpy(value), tl.to_numpy(values[path]), err_msg=path)
 
 
+def check_own_batches(folder: str) -> None:
+    """Each process has its own rows. A training that stops inside an epoch and is resumed has seen each row once per epoch."""
+    torch = pytest.importorskip("torch", reason="torch is not installed")
+    rank, size = tl.distributed.rank(), tl.distributed.size()
+    x, y = np.eye(32, dtype=np.float32), np.ones((32, 1), np.float32)
+
+    def loader() -> Any:
+        data = torch.utils.data.TensorDataset(torch.from_numpy(x), torch.from_numpy(y))
+        sampler = torch.utils.data.DistributedSampler(data, size, rank, shuffle=True, seed=3)
+        return torch.utils.data.DataLoader(data, batch_size=8 // size, sampler=sampler)
+
+    def shard() -> Any:
+        tf = __import__("tensorflow")
+        return tf.data.Dataset.from_tensor_slices((x, y)).shard(size, rank).batch(8 // size)
+
+    rows = [np.arange(32)[rank::size][i : i + 8 // size] for i in range(0, 32 // size, 8 // size)]
+    sources: list[Any] = [loader, lambda: [(x[i], y[i]) for i in rows], *[shard] * (tl.current_backend() == "tensorflow")]
+    for number, make in enumerate(sources):
+        path = Path(folder, f"own-{number}.safetensors")
+        for last in (6, 10**9):  # 4 steps per epoch: the first training ends inside the second epoch
+            model = tl.Linear(32, 1, seed=0)
+            begun, data = tl.to_numpy(model.v["w"]), tl.data.prefetch(make(), per_process=True)
+            trainer = tl.Trainer(mesh=tl.distributed.mesh(), progress=False)
+            options: dict[str, Any] = {"checkpoint": tl.Checkpoint(path, every_steps=1), "resume": True}
+            options["callbacks"] = [Interrupt(last)]
+            with contextlib.suppress(KeyboardInterrupt):
+                history = trainer.fit(model, data, lambda outputs, y: tl.mean(outputs * y), tl.SGD(1.0), 3, **options)
+            tl.distributed.barrier()  # before another process reads the checkpoint
+        assert len(history.losses) == 12
+        np.testing.assert_allclose(tl.to_numpy(model.v["w"]) - begun, -3 / 8, atol=1e-6)  # each row three times
+        assert trainer.evaluate(model, data, lambda outputs, y: tl.mean(y)) == {"loss": 1.0}
+        assert trainer.predict(model, data).shape == (32, 1)
+    uneven = tl.data.prefetch([(x[:4], y[:4])] * (1 + rank), per_process=True)
+    trainer = tl.Trainer(mesh=tl.distributed.mesh(), progress=False)
+    refused(lambda: trainer.fit(tl.Linear(32, 1), uneven, tl.mse_loss, tl.SGD(0.1)), "rank 0 has none, rank 1 has rows")
+
+
 def wait_for_the_stuck() -> None:
     """Rank 1 stops in the midst of a training."""
     rank = tl.distributed.rank()
@@ -183,6 +236,19 @@ def held(x: tl.Array) -> int:
     """How many numbers of an array this process, or on JAX one device, holds."""
     native: Any = x._data
     return native.addressable_shards[0].data.size if tl.current_backend() == "jax" else math.prod(native.shape)
+
+
+class Interrupt(tl.Callback):
+    """Interrupts a training after a step."""
+
+    on_first_only = False
+
+    def __init__(self, last: int) -> None:
+        self.last = last
+
+    def on_step(self, run: Any) -> None:
+        if run.step == self.last:
+            raise KeyboardInterrupt
 
 
 class Once(tl.Checkpoint):
@@ -245,6 +311,7 @@ def main(folder: str, mode: str, dtype: str, begun: str = "") -> None:
         check_collectives()
         check_errors(mode)
         check_kept_steps()
+        check_own_batches(folder)
     found: dict[str, Any] = {}
     for kind, (model, shape) in models().items():
         found |= train(kind, model, shape, wide)

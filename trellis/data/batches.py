@@ -108,7 +108,7 @@ def source(data: Any, steps: int | None = None, **options: Any) -> Source:
             raise TypeError(
                 f"prefetch: data is a {type(data.data).__name__}, which needs no thread; give it to the Trainer itself"
             )
-        return Iterables(data.data, steps, data.ahead)
+        return Iterables(data.data, steps, data.ahead, data.per_process)
     if isinstance(data, (Batches, Files)):
         return data
     data = as_arrays(data)

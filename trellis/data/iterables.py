@@ -15,12 +15,19 @@ from trellis.optim.schedules import whole_number
 _END = object()
 
 
-def prefetch(data: Iterable[Any] | Callable[[int], Iterable[Any]], ahead: int = 2) -> Prefetched:
+def prefetch(
+    data: Iterable[Any] | Callable[[int], Iterable[Any]], ahead: int = 2, *, per_process: bool = False
+) -> Prefetched:  # fmt: skip
     """Batches of `data`, of which a background thread reads `ahead` in advance: of a torch DataLoader, a tf.data.Dataset, any
     iterable or iterator, or a function from the epoch to one.
 
     `Trainer.fit` takes it as it takes `data` itself: a resumed training goes on with the next batch. The thread takes batches of
     an iterator before they are asked for; a training that stops inside an epoch leaves these out.
+
+    `per_process` is for data of which each process of a mesh has a part: a DataLoader with a DistributedSampler, whose
+    `set_epoch` is called, `dataset.shard(size, rank)`, grain. A step takes a batch of every process; together, by rank, they are
+    the batch. All give as many batches, of as many rows. If the order of an epoch follows from its number, a resumed training
+    sees each row once.
 
     >>> import trellis as tl
     >>> list(tl.data.prefetch(range(5), ahead=3))
@@ -29,14 +36,14 @@ def prefetch(data: Iterable[Any] | Callable[[int], Iterable[Any]], ahead: int = 
     whole_number("prefetch", "ahead", ahead)
     if not (isinstance(data, Iterable) or callable(data)):
         raise TypeError(f"prefetch: data is a {type(data).__name__}; expected an iterable of batches, or a function of the epoch")
-    return Prefetched(data, ahead)
+    return Prefetched(data, ahead, per_process)
 
 
 class Prefetched:
     """Batches that are read ahead, made by `tl.data.prefetch`."""
 
-    def __init__(self, data: Any, ahead: int) -> None:
-        self.data, self.ahead = data, ahead
+    def __init__(self, data: Any, ahead: int, per_process: bool) -> None:
+        self.data, self.ahead, self.per_process = data, ahead, per_process
 
     def __iter__(self) -> Iterator[Any]:
         return read_ahead(iter(self.data), self.ahead)
@@ -53,8 +60,8 @@ def read_ahead(batches: Iterator[Any], ahead: int) -> Iterator[Any]:
 class Iterables:
     """Batches that something else makes: an iterable, an iterator, or a function from the epoch to one."""
 
-    def __init__(self, data: Any, steps: int | None, ahead: int = 0) -> None:
-        self.data, self.steps, self.ahead, self.taken = data, steps, ahead, 0
+    def __init__(self, data: Any, steps: int | None, ahead: int = 0, per_process: bool = False) -> None:
+        self.data, self.steps, self.ahead, self.taken, self.per_process = data, steps, ahead, 0, per_process
         self.once: Any = data if isinstance(data, Iterator) else None
         self.settings = {"steps_per_epoch": steps}
 
@@ -72,6 +79,8 @@ class Iterables:
 
     def _epoch(self, number: int, start: int) -> Iterator[Any]:
         if self.once is None:
+            if self.per_process and hasattr(sampler := getattr(self.data, "sampler", None), "set_epoch"):
+                sampler.set_epoch(number)
             made = self.data if isinstance(self.data, Iterable) else self.data(number)
             return itertools.islice(made, start, self.steps)
         before = 0 if self.taken or self.steps is None else number * self.steps  # of a training that goes on: passed over

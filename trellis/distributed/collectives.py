@@ -248,8 +248,8 @@ def reduce_scatter(nest: Any, op: str = "sum") -> Any:
     """
 
     def run(own: Group, arrays: Flat) -> Flat:
-        return [_mean_of(op, own, _carried(own, _split_rows(x, own.size), lambda rows: own.engine.reduce_scatter(rows, op)))
-                for x in arrays]  # fmt: skip
+        rows = [reshape(x, (own.size, x.shape[0] // own.size, *x.shape[1:])) for x in arrays]
+        return [_mean_of(op, own, _carried(own, x, lambda x: own.engine.reduce_scatter(x, op))) for x in rows]
 
     for path, x in tree.leaves_with_paths(nest):
         if not x.shape or x.shape[0] % size():
@@ -257,11 +257,6 @@ def reduce_scatter(nest: Any, op: str = "sum") -> Any:
                 f"reduce_scatter: the array at {path!r} has shape {tuple(x.shape)}; {size()} processes do not divide its rows"
             )
     return _collective("reduce_scatter", nest, op, run)
-
-
-def _split_rows(x: Any, parts: int) -> Any:
-    shape = interpreters[type(x)].shape_of(x)
-    return reshape(x, (parts, shape[0] // parts, *shape[1:]))
 
 
 def _collective(name: str, nest: Any, detail: str, run: Callable[[Group, Flat], Flat]) -> Any:
@@ -273,7 +268,7 @@ def _collective(name: str, nest: Any, detail: str, run: Callable[[Group, Flat], 
         return taken.rebuild([x[None] if name == "all_gather" else x for x in taken.leaves])
     own.compare(name, described)
     with own.explaining(name):
-        return taken.rebuild(run(own, taken.leaves))
+        return taken.rebuild(own.engine.uncompiled(run)(own, taken.leaves))
 
 
 def _description(name: str, nest: Nest, detail: str, own: Group) -> dict[str, str]:
@@ -313,7 +308,7 @@ def reduce_arrays(own: Group, arrays: Flat, op: str) -> Flat:
         return _carried(own, flat, lambda x: own.engine.all_reduce(x, op))
 
     def differentiable(flat: Any) -> Any:
-        if op == "max" or interpreters[type(flat)].dtype_of(flat).kind != "f" or own.engine.spreads_programs:
+        if op == "max" or interpreters[type(flat)].dtype_of(flat).kind != "f":
             return reduced(flat)
         return bind_custom_gradient_function(reduced, lambda saved, upstream: reduced(upstream))(flat)
 

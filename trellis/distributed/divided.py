@@ -22,7 +22,6 @@ from trellis.core.container import Container
 from trellis.distributed.collectives import reduce_arrays
 from trellis.distributed.files import Piece, change_each, save_pieces
 from trellis.distributed.steps import ProcessSteps
-from trellis.ops.conversion import to_numpy
 from trellis.ops.elementwise import multiply
 from trellis.optim.gradients import clip_by_value
 from trellis.training.steps import Moment, inner
@@ -88,12 +87,6 @@ class DividedSteps(ProcessSteps):
         return super().call(change_each(v, self._whole), buffers, args, kwargs, key)
 
     # ---- steps -----------------------------------------------------------------------------------------------------------------
-    def train(self, moment: Moment, state: Any) -> Any:
-        with self.group.explaining("fit: a step"):
-            loss, measured, buffers, grads = self.advance(moment, state)
-            v, state = self.optimizer.update(moment.v, grads, state)
-            return v, buffers, state, float(loss), tree.map(to_numpy, measured)
-
     def reduce(self, *nests: Any) -> Any:
         """Gradients of pieces are sums over all processes already. Norms are those of the whole gradients."""
         loss, measured, grads = nests

@@ -66,8 +66,7 @@ class Mesh:
         known = math.prod(size for size in self.asked.values() if size > 0)
         self.sizes = {name: max(devices // known, 1) if size == -1 else size for name, size in self.asked.items()}
         if math.prod(self.sizes.values()) != devices:
-            product = " * ".join(f"{name}={size}" for name, size in self.sizes.items())
-            raise ValueError(f"mesh: {product} is not {devices}, the number of devices; one axis may be -1, for the rest")
+            raise ValueError(f"mesh: {self!r} is not for {devices}, the number of devices; one axis may be -1, for the rest")
         self.rules = Rules(self.given_rules, self.sizes)
 
     def __repr__(self) -> str:

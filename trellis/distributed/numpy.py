@@ -57,21 +57,17 @@ def Engine(start: Start, channel: Control, addresses: Sequence[str], timeout: fl
     return ChannelEngine(start, channel) if start.starter == "ray" else MPIEngine(start, timeout)
 
 
-class MPIEngine(control.Engine):
-    name = "numpy"
-    carries = ChannelEngine.carries
+class MPIEngine(ChannelEngine):
+    """The same by MPI."""
 
     def __init__(self, start: Start, timeout: float) -> None:
-        self.mpi, self.size, self.timeout = mpi(), start.size, timeout
+        self.mpi, self.size, self.rank, self.timeout = mpi(), start.size, start.rank, timeout
         self.comm = self.mpi.COMM_WORLD
         if self.comm.size != start.size:
             raise RuntimeError(
                 f"initialize: MPI knows {self.comm.size} process, {start.starter} started {start.size}; on NumPy start with "
                 "mpiexec -n, or trellis launch --backend numpy"
             )
-
-    def _op(self, op: str) -> Any:
-        return self.mpi.MAX if op == "max" else self.mpi.SUM
 
     def _wait(self, request: Any) -> None:
         deadline, spins = time.monotonic() + self.timeout, 0
@@ -84,7 +80,7 @@ class MPIEngine(control.Engine):
 
     def all_reduce(self, flat: Any, op: str) -> Any:
         flat, made = np.ascontiguousarray(flat), np.empty_like(flat, order="C")
-        self._wait(self.comm.Iallreduce(flat, made, self._op(op)))
+        self._wait(self.comm.Iallreduce(flat, made, self.mpi.MAX if op == "max" else self.mpi.SUM))
         return made
 
     def all_gather(self, flat: Any) -> Any:
@@ -95,11 +91,6 @@ class MPIEngine(control.Engine):
     def broadcast(self, flat: Any, source: int) -> Any:
         made = np.array(flat, order="C")
         self._wait(self.comm.Ibcast(made, source))
-        return made
-
-    def reduce_scatter(self, rows: Any, op: str) -> Any:
-        made = np.empty(rows.shape[1:], rows.dtype)
-        self._wait(self.comm.Ireduce_scatter_block(np.ascontiguousarray(rows), made, self._op(op)))
         return made
 
     def abort(self) -> None:

@@ -28,10 +28,10 @@ class _Worker:
 
     def work(self, train: Callable[[], Any], backend: str, timeout: float, variables: dict[str, str]) -> Any:
         os.environ.update(variables)
+        collectives.initialize(backend, timeout=timeout)  # first: to load a backend begins to compute
         with using(backend):
-            collectives.initialize(backend, timeout=timeout)
             found = train()
-            collectives.shutdown()
+        collectives.shutdown()
         return found
 
 
@@ -50,8 +50,6 @@ def run(
     check_callable("ray.run", "train", train)
     whole_number("ray.run", "workers", workers)
     whole_number("ray.run", "restarts", restarts, 0)
-    if not ray.is_initialized():
-        ray.init()
     asked = {"CPU": 1.0, **(resources or {})}
     options: dict[str, Any] = {"num_cpus": asked.pop("CPU"), "num_gpus": asked.pop("GPU", 0), "resources": asked}
     worker: Any = ray.remote(_Worker).options(scheduling_strategy="SPREAD", **options)

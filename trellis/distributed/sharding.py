@@ -14,7 +14,7 @@ import jax
 import numpy as np
 from jax.sharding import NamedSharding, PartitionSpec
 
-from trellis.core import dtypes
+from trellis.core import dtypes, tree
 from trellis.core.array import Array
 from trellis.core.leaves import unwrap
 from trellis.data.files import Column
@@ -22,7 +22,7 @@ from trellis.distributed.collectives import Group
 from trellis.distributed.files import Piece, change_each, save_pieces
 from trellis.distributed.parts import PartSteps
 from trellis.distributed.steps import Compared
-from trellis.ops.conversion import is_array, to_numpy
+from trellis.ops.conversion import as_arrays, is_array, to_numpy
 from trellis.random.keys import Key
 from trellis.training.data import Batch, Place
 from trellis.training.steps import Moment
@@ -36,6 +36,9 @@ class SpreadPlace(Compared):
         self.mesh, self.spec = mesh, PartitionSpec()
 
     def to_batch(self, batch: Any) -> Batch:
+        if self.own and self.group.size > 1:
+            gather = self.group.engine.all_gather  # the rows of all processes
+            batch = tree.map(lambda x: np.concatenate(np.asarray(gather(to_numpy(x)))), as_arrays(batch))
         rows = self.rows_of(batch)
         self.spec = PartitionSpec("data") if rows and rows % self.mesh.shape["data"] == 0 else PartitionSpec()
         return super().to_batch(batch)
@@ -82,12 +85,9 @@ class SpreadSteps(PartSteps):
         engine = self.group.engine
 
         def put(x: Any, spec: Any) -> Any:
-            return self._put(x if engine is None else engine.broadcast(x, 0), spec)
+            return self.place.spread(x if engine is None else engine.broadcast(x, 0), spec)
 
         return self._on_mesh(v, put), self._on_mesh(buffers, put), self._on_mesh(state, put)
-
-    def _put(self, x: Any, spec: Any) -> Any:
-        return self.place.spread(np.asarray(x), spec)
 
     def _constrained(self, nest: Any) -> Any:
         mesh = self.place.mesh
@@ -114,7 +114,7 @@ class SpreadSteps(PartSteps):
             return super().train(moment, state)
 
     def clock(self, rate: float | None, seed: Key, step: int) -> list[Array]:
-        return self._on_mesh(super().clock(rate, seed, step), self._put)
+        return self._on_mesh(super().clock(rate, seed, step), self.place.spread)
 
     def advanced(self, v: Any, buffers: Any, clock: Any, batch: Any, state: Any) -> tuple[Any, ...]:
         *arrays, loss, measured = super().advanced(v, buffers, clock, batch, state)

@@ -7,7 +7,8 @@ The sum over the processes is then that of the whole batch.
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable
+import itertools
+from collections.abc import Iterable, Iterator
 from importlib import import_module
 from typing import Any
 
@@ -32,14 +33,31 @@ class Compared(Place):
     def __init__(self, place: Place, group: Group) -> None:
         self.backend, self.device, self.dtype, self.group = place.backend, place.device, place.dtype, group
         self.shapes: set[Any] = set()
+        self.own = False  # whether each process has batches of its own
+
+    def batches(self, data: Any, epoch: int, start: int) -> Iterator[Any]:
+        found, self.own = data.epoch(epoch, start), getattr(data, "per_process", False)
+        return self._together(found) if self.own else found
+
+    def _together(self, batches: Iterator[Any]) -> Iterator[Any]:
+        """Batches of this process, while the others have one of the same shapes."""
+        for batch in itertools.chain(batches, (None,)):
+            self.group.compare("fit: a batch", {"the next batch": "none" if batch is None else "rows", **_shapes(batch)})
+            if batch is not None:
+                yield batch
 
     def rows_of(self, batch: Any) -> int:
         """The number of rows of a batch, which all processes have."""
         shapes = tuple((path, tuple(getattr(x, "shape", ()))) for path, x in tree.leaves_with_paths(batch))
         if shapes not in self.shapes:
-            self.group.compare("fit: a batch", {path: f"an array of shape {list(shape)}" for path, shape in shapes})
+            self.group.compare("fit: a batch", _shapes(batch))
             self.shapes.add(shapes)
         return shapes[0][1][0] if shapes and shapes[0][1] else 0
+
+
+def _shapes(batch: Any) -> dict[str, str]:
+    leaves = tree.leaves_with_paths(batch)
+    return {path: f"an array of shape {list(getattr(x, 'shape', ()))}" for path, x in leaves if x is not None}
 
 
 class SharedPlace(Compared):
@@ -52,13 +70,14 @@ class SharedPlace(Compared):
 
     def to_batch(self, batch: Any) -> Batch:
         rows = self.rows_of(batch)
-        share = share_of(rows, self.group.rank, self.group.size)
-        if self.even and rows % self.group.size:
+        rank, size = self.group.rank, self.group.size
+        share = (rank * rows, rows, size * rows) if self.own else share_of(rows, rank, size)
+        if self.even and not self.own and rows % self.group.size:
             share = (0, rows, rows)
         self.share = share
         first, count, _ = share
         part = batch if count == rows else tree.map(lambda x: x[first : first + count], batch)
-        return super().to_batch(part)._replace(share=share, rows=rows)
+        return super().to_batch(part)._replace(share=share, rows=share[-1])
 
 
 def description(model: Any, loss: Any, optimizer: Any, metrics: Any, place: Place) -> dict[str, str]:
@@ -66,10 +85,8 @@ def description(model: Any, loss: Any, optimizer: Any, metrics: Any, place: Plac
     found = {"the backend": place.backend.name, "the loss": _name(loss), "the metrics": ", ".join(named_metrics(metrics))}
     for kind, arrays in (("parameter", model.v), ("buffer", model.buffers)):
         found |= {f"{kind} {path}": describe(unwrap(x)) for path, x in tree.leaves_with_paths(arrays)}
-    found["frozen"] = ", ".join(sorted(model.frozen))
-    own = vars(optimizer) if optimizer else {}
-    options = {name: value for name, value in own.items() if isinstance(value, (int, float, str))}
-    return found | {"the optimizer": f"{type(optimizer).__name__}({options})"}
+    options = {n: x for n, x in (vars(optimizer) if optimizer else {}).items() if isinstance(x, (int, float, str))}
+    return found | {"the optimizer": f"{type(optimizer).__name__}({options})", "frozen": ", ".join(sorted(model.frozen))}
 
 
 def _name(function: Any) -> str:

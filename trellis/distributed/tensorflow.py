@@ -35,12 +35,9 @@ class Engine(control.Engine):
         server.default_session_config.experimental.collective_group_leader = "/job:worker/replica:0/task:0"
         own.ensure_initialized()
         quiet = logging.getLogger("absl")
-        level = quiet.level
-        quiet.setLevel(logging.ERROR)  # it warns of tensors that were made before, and there are none
-        try:
-            own.enable_collective_ops(server)
-        finally:
-            quiet.setLevel(level)
+        quiet.disabled = True  # it warns of tensors that were made before, and there are none
+        own.enable_collective_ops(server)
+        quiet.disabled = False
 
     def _run(self, kind: str, x: Any, collective: Callable[[Any, dict[str, Any]], Any]) -> Any:
         """The op itself in a graph; eagerly in a tf.function that is kept, because each new instance has to be agreed upon.

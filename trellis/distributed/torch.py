@@ -33,6 +33,8 @@ class Engine(control.Engine):
         store = dist.TCPStore(host, int(port), start.size, start.rank == 0, wait)
         dist.init_process_group(kind, timeout=wait, world_size=start.size, rank=start.rank, store=store)
 
+    uncompiled = staticmethod(torch.compiler.disable)
+
     def all_reduce(self, flat: Any, op: str) -> Any:
         made = flat.clone()
         dist.all_reduce(made, dist.ReduceOp.MAX if op == "max" else dist.ReduceOp.SUM)
@@ -47,13 +49,6 @@ class Engine(control.Engine):
         made = flat.clone()
         dist.broadcast(made, source)
         return made
-
-    def reduce_scatter(self, rows: Any, op: str) -> Any:
-        if rows.is_cuda:
-            made = torch.empty_like(rows[0])
-            dist.reduce_scatter_tensor(made, rows.contiguous(), dist.ReduceOp.MAX if op == "max" else dist.ReduceOp.SUM)
-            return made
-        return super().reduce_scatter(rows, op)  # gloo has none of its own
 
     def shutdown(self) -> None:
         dist.destroy_process_group()

@@ -107,7 +107,7 @@ class Steps:
             v, buffers, state, self._clock, loss, measured = self._train(*moment[:2], self._clock, moment.batch[:4], state)
             self._known = *known[:2], moment.step + 1
         else:
-            loss, measured, buffers, grads = self.advance(moment, None)
+            loss, measured, buffers, grads = self.advance(moment, state)
             if state is None:
                 v = self.optimizer.step(moment.v, grads)
             else:

@@ -184,7 +184,7 @@ class Run:
         row = {"epoch": self.epoch + 1, **self.means.values()}
         if validation is not None:
             begun = time.monotonic()
-            found = self.steps.evaluate(self.v, self.buffers, validation.epoch(0))
+            found = self.steps.evaluate(self.v, self.buffers, self.steps.place.batches(validation, 0, 0))
             row |= {f"validation_{name}": value for name, value in found.items()}
             self.seconds += time.monotonic() - begun
         row["seconds"] = round(self.seconds, 3)
@@ -300,7 +300,7 @@ class Trainer:
         """
         self._check(model, loss, None)
         found, made = self._on_data(model, data, batch_size, steps, loss, metrics)
-        return made.evaluate(*made.take(model.v, model.buffers, None)[:2], found.epoch(0))
+        return made.evaluate(*made.take(model.v, model.buffers, None)[:2], made.place.batches(found, 0, 0))
 
     def predict(self, model: Module, data: Any, *, batch_size: int = 32, steps: int | None = None) -> Any:
         """The outputs of the model in evaluation mode for all rows of `data`, in order.
@@ -315,7 +315,7 @@ class Trainer:
         self._check(model, print, None)
         found, made = self._on_data(model, data, batch_size, steps)
         first = tree.leaves(found.first())[0]
-        outputs = made.predict(*made.take(model.v, model.buffers, None)[:2], found.epoch(0))
+        outputs = made.predict(*made.take(model.v, model.buffers, None)[:2], made.place.batches(found, 0, 0))
         change = to_numpy if isinstance(first, np.ndarray) else unwrap
         return outputs if isinstance(first, Array) else tree.map(change, outputs)
 

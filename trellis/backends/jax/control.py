@@ -31,8 +31,8 @@ def compiles(arrays: Flat) -> bool:
     return True  # tracers as well: jit inside of jit, grad or vmap is one more traced function
 
 
-_flatten = jax.tree_util.default_registry.flatten
-_EAGER = frozenset((type(jnp.zeros(())),))
+# the type by its name: to make an array would touch the devices
+_flatten, _EAGER = jax.tree_util.default_registry.flatten, frozenset((jax._src.array.ArrayImpl,))  # type: ignore[attr-defined]
 _in_our_order: dict[Any, bool] = {}  # structure of JAX -> whether it has the leaves of ours, in the same order
 
 
@@ -65,6 +65,7 @@ jax.tree_util.register_pytree_node(
 
 
 copies = jax.jit(lambda arrays: [jnp.copy(x) for x in arrays])
+jit: Any = jax.jit  # where processes have joined each other, that of `trellis.distributed`
 
 
 def compile_over(function: Callable[[Flat, Flat], tuple[Flat, Flat]]) -> Callable[[Flat, Flat], tuple[Flat, Flat]]:
@@ -92,7 +93,7 @@ def _keyed(function: Callable[..., Any], overwrites: bool) -> Callable[..., Any]
             CALL_KEY.reset(token)
             drawing = drawing or key.op
 
-    jitted, looked = jax.jit(traced, donate_argnums=1 if overwrites else ()), not overwrites
+    jitted, looked = jit(traced, donate_argnums=1 if overwrites else ()), not overwrites
 
     def run(*lists: Flat) -> Any:
         nonlocal looked
