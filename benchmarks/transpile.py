@@ -104,18 +104,18 @@ def compiled(model: Any, target: str, given: dict[str, Any]) -> Callable[[], Any
 
 
 def base() -> bool:
-    """A 12-layer BERT-base of 110 million random weights: time of the conversion, and peak memory over the weights."""
+    """A 12-layer BERT-base of 110 million random weights: CPU time of the conversion, and peak memory over the weights."""
     import trellis as tl
 
     source, inputs = bert(12, 768, 12)
     weights = sum(p.numel() * p.element_size() for p in source.parameters())
     source(**inputs)
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-    start = time.perf_counter()
+    start = time.process_time()
     tl.transpile(source, "numpy", example_kwargs=inputs)
-    seconds, peak = time.perf_counter() - start, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    seconds, peak = time.process_time() - start, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
     ratio = (peak - before + weights) / weights
-    print(f"bert-base {weights / 4e6:.0f}M weights: {seconds:.0f} s (limit 60), peak memory {ratio:.2f}x the weights (limit 2.5)")
+    print(f"bert-base {weights / 4e6:.0f}M weights: {seconds:.0f} s of CPU time (limit 60), peak memory {ratio:.2f}x (limit 2.5)")
     return seconds < 60 and ratio < 2.5
 
 
