@@ -10,7 +10,8 @@ PAGE = Path(__file__).resolve().parent.parent / "docs" / "migration.md"
 OWNERS = {
     "tl": "Functions, layers and optimizers", "linalg": "Linear algebra", "fft": "Fourier transforms",
     "Array": "Methods of arrays", "Container": "Methods of Containers", "Module": "Methods of modules",
-    "Optimizer": "Methods of optimizers", "Metric": "Methods of metrics", "argument": "Arguments",
+    "Optimizer": "Methods of optimizers", "Metric": "Methods of metrics", "Distribution": "Methods of distributions",
+    "argument": "Arguments",
 }  # fmt: skip
 TOP = """# From other libraries
 
@@ -23,8 +24,8 @@ underscores only (`Conv2d`, `BatchNorm1d`) are left out. The errors tell the sam
 AttributeError: module 'trellis' has no attribute 'cat'; cat of torch is `tl.concat(arrays, axis=0)` here
 ```
 
-`x` is a `tl.Array`, `c` a `tl.Container`, `model` a `tl.Module`; other names stand for arguments. `trellis/core/hints.tsv` is the
-source of this page: `python tests/migration.py` writes it.
+`x` is a `tl.Array`, `c` a `tl.Container`, `model` a `tl.Module`, `normal` a distribution; other names stand for arguments.
+`trellis/core/hints.tsv` is the source of this page: `python tests/migration.py` writes it.
 """
 
 

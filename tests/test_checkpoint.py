@@ -191,7 +191,7 @@ def test_a_function_that_fails_leaves_a_module_as_it_was(backend: str) -> None:
 
 
 def test_wrong_arguments_are_named() -> None:
-    with pytest.raises(TypeError, match="checkpoint: f must be a function, got Free"):
+    with pytest.raises(TypeError, match="checkpoint: f must be a function, got Array"):
         tl.checkpoint(tl.ones(2))  # type: ignore[type-var]
     with pytest.raises(TypeError, match="checkpoint: no argument holds an array; give the function what it computes from"):
         tl.checkpoint(lambda: 1)()

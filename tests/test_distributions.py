@@ -138,7 +138,7 @@ def test_divergence_on_every_backend(backend: str) -> None:
     binomials = [td.Binomial(5, make(backend, x)) for x in (PROBS, PROBS[::-1].copy())]
     bernoullis = [td.Bernoulli(make(backend, x)) for x in (PROBS, PROBS[::-1].copy())]
     close(td.kl(*binomials), 5 * to_numpy(td.kl(*bernoullis)))
-    with pytest.raises(NotImplementedError, match="kl: there is no closed form for Normal and Laplace; estimate it"):
+    with pytest.raises(NotImplementedError, match="kl: there is no closed form for Normal and Laplace; average"):
         td.kl(td.Normal(0.0, 1.0), td.Laplace(0.0, 1.0))
     with pytest.raises(ValueError, match="total_count is 5 in p and 6 in q"):
         td.kl(td.Binomial(5, 0.5), td.Binomial(6, 0.5))

@@ -34,6 +34,15 @@ def summed(x: Any) -> Any:
     return total
 
 
+def in_a_scan(x: Any, w: Any) -> Any:
+    return tl.sum(tl.scan(lambda c, row: (c * w + row, None), tl.zeros(3), x)[0])
+
+
+def in_a_branch(x: Any, w: Any) -> Any:
+    """A bool of NumPy belongs to no framework."""
+    return tl.sum(tl.cond(np.bool_(True), lambda c: c * w + x[0], lambda c: c, tl.ones(3)))
+
+
 # What a user writes, with `x` of any framework, and the same in NumPy.
 PROGRAMS: dict[str, tuple[Any, Any]] = {
     "x + free": (lambda x: x + tl.ones(3), lambda x: x + 1),
@@ -56,6 +65,11 @@ PROGRAMS: dict[str, tuple[Any, Any]] = {
     "vmap": (lambda x: tl.vmap(lambda row: row * tl.arange(3))(x), lambda x: x * np.arange(3)),
     "scan": (lambda x: tl.scan(lambda c, row: (c + row, None), tl.zeros(3), x)[0], lambda x: x.sum(0)),
     "scan of free": (lambda x: tl.scan(lambda c, s: (c + x[0] * s, None), tl.zeros(3), tl.ones(2))[0], lambda x: 2 * x[0]),
+    "grad in a scan": (lambda x: tl.grad(lambda w: in_a_scan(x, w))(tl.full(3, 2.0)), lambda x: 4 * x[0] + x[1]),
+    "vmap of a scan": (lambda x: tl.vmap(lambda w: in_a_scan(x, w))(2 * tl.eye(3)), lambda x: x[2].sum() + 2 * x[1] + 4 * x[0]),
+    "grad in a branch": (lambda x: tl.grad(lambda w: in_a_branch(x, w))(tl.zeros(3)), lambda x: x[0] * 0 + 1),
+    "matrix of another dtype": (lambda x: x @ (2 * tl.eye(3, dtype=tl.float64)), lambda x: 2 * x),
+    "power of another dtype": (lambda x: x ** tl.full(3, 2.0, dtype=tl.float64), lambda x: x**2),
     "loss": (lambda x: tl.mse_loss(x, tl.zeros((3, 3))), lambda x: np.mean(x**2)),
     "classes": (lambda x: tl.nll_loss(x, [0, 1, 2], reduction="sum"), lambda x: -np.trace(x)),
     "container": (lambda x: (tl.Container(a=x) * tl.ones(3))["a"], lambda x: x),
@@ -85,7 +99,7 @@ def test_other_default_backends(backend: str, default: str) -> None:
     """A gradient by a free array on the default backend follows it to the framework of the data."""
     pytest.importorskip(default)
     with tl.using(default):
-        for name in ("x + free", "grad at free", "scan of free", "vmap"):
+        for name in ("x + free", "grad at free", "scan of free", "vmap", "grad in a scan", "vmap of a scan", "grad in a branch"):
             ours, reference = PROGRAMS[name]
             np.testing.assert_allclose(tl.to_numpy(ours(make(backend, VALUES))), reference(VALUES), rtol=1e-5)
 
@@ -97,6 +111,22 @@ def test_compiled_in_one_graph() -> None:
         ours, reference = PROGRAMS[name]
         found = torch.compile(ours, fullgraph=True, backend="eager")(x)
         np.testing.assert_allclose(found.numpy(), reference(VALUES), rtol=1e-5, err_msg=name)
+
+
+@pytest.mark.parametrize("wrapped", [False, True], ids=["native", "Array"])
+def test_scalars_that_numpy_computes_inside_a_compiled_function(wrapped: bool) -> None:
+    """torch.compile reads them as arrays of NumPy without dimensions."""
+    torch = pytest.importorskip("torch")
+    x = tl.asarray(VALUES, backend="torch") if wrapped else torch.asarray(VALUES)
+    functions = [
+        lambda x: np.sqrt(0.5) * x + tl.ones(3),
+        lambda x: tl.multiply(np.log(2.0), x),
+        lambda x: x - tl.ones(3) * np.float32(2),
+    ]
+    for function in functions:
+        found = torch.compile(function, fullgraph=True, backend="eager")(x)
+        assert isinstance(found, tl.Array) is wrapped
+        np.testing.assert_allclose(tl.to_numpy(found), tl.to_numpy(function(x)), rtol=1e-6)
 
 
 def test_free_arrays_stay_free() -> None:

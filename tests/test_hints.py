@@ -32,6 +32,7 @@ def owners() -> dict[str, Any]:
     return {
         "tl": tl, "linalg": tl.linalg, "fft": tl.fft, "Array": array, "Container": tl.Container(a=array), "Module": model,
         "Optimizer": tl.Adam(), "Metric": tl.metrics.Accuracy(),
+        "Distribution": tl.distributions.Normal(0.0, 1.0),
     }  # fmt: skip
 
 
@@ -67,6 +68,16 @@ def test_each_row_raises_its_own_message() -> None:
         ("tl", "qwertz", "module 'trellis' has no attribute 'qwertz'"),
         ("linalg", "invv", "module 'trellis.ops.linalg' has no attribute 'invv'; did you mean 'inv'?"),
         ("Array", "view", "'Array' object has no attribute 'view'; view of NumPy, torch, JAX is `x.reshape(shape)` here"),
+        ("Array", "acos", "'Array' object has no attribute 'acos'; it is tl.acos"),
+        ("Array", "diagonal", "'Array' object has no attribute 'diagonal'; it is tl.diagonal"),
+        ("Array", "pinv", "'Array' object has no attribute 'pinv'; it is tl.linalg.pinv"),
+        ("Array", "cat", "'Array' object has no attribute 'cat'; cat of torch is `tl.concat(arrays, axis=0)` here"),
+        ("Array", "qwertz", "'Array' object has no attribute 'qwertz'"),
+        (
+            "Distribution",
+            "rsample",
+            "'Normal' object has no attribute 'rsample'; rsample of torch is `normal.sample(shape)` here",
+        ),
         (
             "Optimizer",
             "zero_grad",
@@ -95,11 +106,19 @@ def test_the_paths_of_other_libraries_lead_to_the_flat_names(path: str, here: st
 
 def parsed(row: Row) -> list[ast.AST]:
     """The code of a row: the expression, and what the note names."""
-    noted = re.findall(r"\b(?:tl|x|c|model|optimizer)\.[\w.]+", row.note)
+    noted = re.findall(r"\b(?:tl|x|c|model|optimizer|normal)\.[\w.]+", row.note)
     return [node for text in (row.here, *noted) if text for node in ast.walk(ast.parse(text.removesuffix(".")))]
 
 
-STANDS_FOR = {"x": "Array", "c": "Container", "model": "Module", "optimizer": "Optimizer", "metric": "Metric", "tl": "tl"}
+STANDS_FOR = {
+    "x": "Array",
+    "c": "Container",
+    "model": "Module",
+    "optimizer": "Optimizer",
+    "metric": "Metric",
+    "normal": "Distribution",
+    "tl": "tl",
+}
 
 
 def resolved(node: ast.AST) -> Any:
@@ -272,9 +291,22 @@ def callables() -> dict[str, tuple[Any, set[str]]]:
             code = public.__code__
             if code.co_name in ("lifted", "<lambda>") or {"unknown", "renamed"}.intersection(code.co_varnames):
                 found[name] = public, known
-    fit = tl.Trainer().fit
-    found["fit"] = fit, {*inspect.signature(fit).parameters}
+    trainer, distributions = tl.Trainer(), (getattr(tl.distributions, name) for name in tl.distributions.__all__)
+    named = [tl.Trainer, tl.Batches, tl.Checkpoint, tl.EarlyStopping, tl.ReduceLROnPlateau]
+    named += [kind for kind in distributions if inspect.isclass(kind) and issubclass(kind, tl.distributions.Distribution)]
+    for public in (*named, trainer.fit, tl.distributions.Normal(0.0, 1.0).sample):
+        found[public.__name__] = public, {*inspect.signature(public).parameters}
     return found
+
+
+def test_every_array_says_that_it_is_an_array() -> None:
+    """Views and free arrays have classes of their own, which errors leave out."""
+    for x in (tl.ones((2, 2)), tl.ones((2, 2))[0], tl.ones((2, 2), backend="numpy"), tl.ones((2, 2), backend="numpy")[0]):
+        with pytest.raises(AttributeError, match=r"^'Array' object has no attribute 'qwertz'$"):
+            _ = x.qwertz
+        with pytest.raises(TypeError, match="concat: expected a list or tuple of arrays, got Array"):
+            tl.concat(x, x)
+    assert [method for method in dir(tl.ones(2)) if method in ("acos", "cat", "pinv")] == []
 
 
 @pytest.mark.parametrize("row", ARGUMENTS, ids=lambda row: row.name)
@@ -365,6 +397,19 @@ WORDS: list[tuple[Callable[[Any], Any], str]] = [
         lambda x: tl.Trainer(progress=False).fit(tl.Linear(2, 2), (x, x), tl.mse_loss, tl.SGD(0.1), validation_data=(x, x)),
         "fit: there is no argument 'validation_data'; validation_data of Keras is `validation` here",
     ),
+    (lambda x: tl.Adam(tl.Linear(2, 2).v), "Adam: lr is a Container; parameters are given to optimizer.step(v, grads)"),
+    (lambda x: tl.MaxPool2D(2, stride=2), "MaxPool2D: there is no argument 'stride'; stride of torch is `strides` here"),
+    (lambda x: tl.Softmax(dim=-1), "Softmax: there is no argument 'dim'; dim of torch, Keras, TensorFlow is `axis` here"),
+    (
+        lambda x: tl.linalg.solve_triangular(x, x, upper=False),
+        "solve_triangular: there is no argument 'upper'; upper of torch is",
+    ),
+    (
+        lambda x: tl.random_uniform(minval=0.0),
+        "random_uniform: there is no argument 'minval'; minval of JAX, Keras is `low` here",
+    ),
+    (lambda x: tl.EarlyStopping(restore_best_weights=True), "EarlyStopping: there is no argument 'restore_best_weights'; rest"),
+    (lambda x: tl.distributions.Gamma(alpha=1.0, beta=1.0), "Gamma: there is no argument 'alpha'; alpha of NumPy, Keras is `con"),
     (
         lambda x: tl.distributions.kl_divergence,
         "module 'trellis.distributions' has no attribute 'kl_divergence'; kl_",

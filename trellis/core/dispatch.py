@@ -116,7 +116,7 @@ def _beside_scalars(interpreter: Any) -> Bringing:
 
     def bring(operands: tuple[Any, ...]) -> list[Any]:
         like = next((x for x in operands if interpreters[type(x)] is interpreter), None)
-        return [interpreter.constant(np.asarray(x), like=like) if isinstance(x, np.generic) else x for x in operands]
+        return [interpreter.constant(np.asarray(x), like=like) if is_scalar(x) else x for x in operands]
 
     return Bringing(0, bring, interpreter.name)
 
@@ -156,12 +156,15 @@ def find_all(*operands: Any) -> Any:
 
 def _same_level(a: Any, b: Any, operands: tuple[Any, ...]) -> Any:
     """Two frameworks in one call are an error; but a NumPy scalar goes to the framework of the arrays beside it."""
-    names = {
-        interpreters[type(x)].name for x in operands if not isinstance(x, np.generic) and interpreters[type(x)].level == a.level
-    }
-    if len(names) == 1:
-        return _beside_scalars(_LOADED[names.pop()])
+    names = [found.name for found in [interpreters[type(x)] for x in operands if not is_scalar(x)] if found.level == a.level]
+    if len(set(names)) == 1:
+        return _beside_scalars(_LOADED[names[0]])
     raise two_frameworks(a.name, b.name)
+
+
+def is_scalar(x: Any) -> bool:
+    """Whether this is a NumPy scalar. torch.compile reads one as an array without dimensions."""
+    return isinstance(x, np.generic) or (is_compiling() and type(x) is np.ndarray and x.ndim == 0)
 
 
 def two_frameworks(a: str, b: str) -> TwoFrameworks:

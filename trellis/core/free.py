@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from trellis.core import tree
+from trellis.core import dispatch, tree
 from trellis.core.array import Array, ArrayInterpreter, View, binary, unwrap
 from trellis.core.dispatch import FREE, LISTS, SCALARS, Bringing, TwoFrameworks, UnknownOperand, interpreters, load, register
 from trellis.core.interop import native_function
@@ -66,6 +66,7 @@ class FreeView(View, Free):
 
 
 Free._kind, Free._view_kind = Free, FreeView
+View.__name__ = Free.__name__ = FreeView.__name__ = Array.__name__  # errors name the class that a user knows
 install(Free, None, lambda op: binary(op, Free, FreeView, meet))
 
 
@@ -105,7 +106,7 @@ def committed(values: Sequence[Any]) -> Any:
             found = interpreters[type(x)]
         except UnknownOperand:
             continue
-        if 0 <= found.level < 4 and not isinstance(x, np.generic):
+        if 0 <= found.level < 4 and not dispatch.is_scalar(x):
             return x
     return None
 
@@ -181,4 +182,4 @@ def _rebuilt(name: str, children: Iterable[Any]) -> Array:
 
 
 for _kind in ARRAYS:
-    register_node(_kind, Node(lambda x: (("native",), (x._data,), x._kind.__name__), _rebuilt, "GetAttrKey"))
+    register_node(_kind, Node(lambda x: (("native",), (x._data,), x._kind.__qualname__), _rebuilt, "GetAttrKey"))

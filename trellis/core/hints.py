@@ -14,7 +14,7 @@ import importlib
 import inspect
 import pkgutil
 import sys
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, NoReturn, TypeVar
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -49,7 +49,9 @@ def rows(owner: str, name: str = "") -> list[Row]:
 @functools.cache
 def hint(owner: str, name: str, public: tuple[str, ...] = (), elsewhere: str = "") -> str:
     """The end of an error about a missing name: its row, the place where it is, or the public name that is most like it."""
-    found = rows(owner, name) or (rows("Array", name) if owner == "tl" and not elsewhere else [])  # tl.view is x.view
+    found = rows(owner, name)
+    if not found and not elsewhere and owner in ("tl", "Array"):  # tl.view is x.view, and x.cat is tl.cat
+        found = rows("Array" if owner == "tl" else "tl", name)
     if found:
         return f"; {found[0].text()}"
     if elsewhere:
@@ -105,7 +107,12 @@ def naming(function: Function) -> Function:
         try:
             return function(*args, **kwargs)
         except TypeError as error:
-            refuse(function.__name__, kwargs, inspect.signature(function).parameters, error)
+            refuse(
+                function.__qualname__.removesuffix(".__init__").rpartition(".")[2],
+                kwargs,
+                inspect.signature(function).parameters,
+                error,
+            )
             raise
 
     return run  # type: ignore[return-value]
@@ -127,20 +134,20 @@ def hooks(module: str, owner: str) -> tuple[Callable[[str], Any], Callable[[], l
 class Hint:
     """An attribute that is missing: reading it raises the AttributeError of its row. An instance may set one of its own."""
 
-    def __init__(self, owner: str, name: str) -> None:
-        self.owner, self.name = owner, name
+    def __init__(self, owner: str, name: str, elsewhere: str = "") -> None:
+        self.owner, self.name, self.elsewhere = owner, name, elsewhere
 
     def __get__(self, instance: Any, kind: type) -> Any:
-        shown = "Array" if self.owner == "Array" else kind.__name__  # of its subclasses no user needs to know
-        raise missing(f"{shown!r} object", self.owner, self.name)
+        raise missing(f"{kind.__name__!r} object", self.owner, self.name, (), self.elsewhere)
 
 
-def install(kind: type, owner: str) -> None:
-    """Give a class the hints of an owner, except for the names that it has. `dir` does not show them."""
-    for line in lines():
-        place, name, _ = line.split("\t", 2)
-        if place == owner and not hasattr(kind, name):
-            setattr(kind, name, Hint(owner, name))
+def install(kind: type, owner: str, functions: Mapping[str, str] | None = None) -> None:
+    """Give a class the hints of an owner and of `functions` of its instances, but for names that it has. `dir` hides them."""
+    places = [line.split("\t", 2) for line in lines()]
+    hinted = {name: "" for place, name, _ in places if place == owner or (functions and place == "tl")}
+    for name, elsewhere in {**(functions or {}), **hinted}.items():
+        if not hasattr(kind, name):
+            setattr(kind, name, Hint(owner, name, elsewhere))
     kind.__dir__ = _dir  # type: ignore[method-assign]
 
 

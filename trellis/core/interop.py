@@ -28,11 +28,11 @@ from trellis.core.indexing import HOST_DATA, beside, canonical_key
 from trellis.core.late import when_imported
 from trellis.core.table import COMPARISONS, TABLE, UFUNCS, operators
 
-# tensor + Array arrives as Tensor.add(tensor, Array) or as Tensor.__radd__; array + tensor never arrives: our own operator runs.
+# tensor + Array arrives as Tensor.add(tensor, Array), Tensor.__add__ or Tensor.__radd__; array + tensor never: our operator runs.
 # Name of the method -> op, and whether its operands are swapped.
-_TORCH_NAMES = {"add": "add", "sub": "subtract", "mul": "multiply", "div": "divide", "remainder": "remainder"}
+_TORCH_NAMES = {"div": "divide", "remainder": "remainder"}  # others have the names of Python's operators
 _TORCH_OPERATORS: dict[str, tuple[str, bool]] = {
-    **{name: (op, False) for name, op in _TORCH_NAMES.items()},
+    **{name: (op, False) for name, op in (*operators(2), *_TORCH_NAMES.items())},
     **{f"__{name}__": (op, False) for name, op in operators(2)},
     **{f"__r{name}__": (op, True) for name, op in operators(2) if name not in COMPARISONS},
 }

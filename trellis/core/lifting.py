@@ -24,7 +24,7 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 CONTAINERS: set[type] = set()  # Container and its subclasses: a set of types is quicker to ask than a class of `collections.abc`
 PER_LEAF: dict[str, Callable[[Any, int], Any]] = {}  # keyword -> function of its value and the number of the leaf
 # Arguments that other libraries call otherwise.
-_RENAMED = frozenset({"axis", "keepdims", "shape", "seed", "in_axes", "argnums", "n_rows", "k", "static_argnums"})
+_RENAMED = {"argnums", "axis", "in_axes", "k", "keepdims", "lower", "n_rows", "seed", "shape", "static_argnums", "upper"}
 
 
 def lift_module(module: ModuleType, *, only: Callable[[str], bool] = lambda name: True) -> None:

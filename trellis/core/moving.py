@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from trellis.core import dtypes
-from trellis.core.dispatch import Bringing, TwoFrameworks, find_all, interpreters, load
+from trellis.core.dispatch import Bringing, TwoFrameworks, find_all, interpreters, is_scalar, load, target
 
 _NARROW = 2**31
 
@@ -70,8 +70,12 @@ def _constant(value: np.ndarray[Any, Any], goal: Any, like: Any, device: Any) ->
 def meet(*natives: Any) -> Any:
     """The interpreter of the data of free arrays; where it lies on two frameworks, one that brings it together."""
     try:
-        return find_all(*natives)
+        found = find_all(*natives)
+        if found.level != 1 or len({interpreters[type(x)].name for x in natives if interpreters[type(x)].level >= 0}) == 1:
+            return found
     except TwoFrameworks:
-        arrays = [x for x in natives if interpreters[type(x)].level >= 0 and not isinstance(x, np.generic)]
-        like = next((x for x in arrays if is_tied(x)), arrays[0])
-        return Bringing(0, lambda operands: [x if interpreters[type(x)].level < 0 else brought(x, like) for x in operands])
+        pass
+    arrays = [x for x in natives if interpreters[type(x)].level >= 0 and not is_scalar(x)]
+    tied, default = [x for x in arrays if is_tied(x)] or arrays, target().name
+    like = next((x for x in tied if framework_of(x) != default), tied[0])  # it is there because it met an array of a framework
+    return Bringing(0, lambda operands: [x if interpreters[type(x)].level < 0 else brought(x, like) for x in operands])

@@ -67,7 +67,7 @@ def _tell_torch(pytree: Any) -> None:
 
         pytree.register_pytree_node(
             kind, lambda x: _split(node, x, torch)[1:], lambda children, rest: node.join(rest, children),
-            serialized_type_name=f"trellis.{kind.__name__}", flatten_with_keys_fn=with_keys,
+            serialized_type_name=f"trellis.{kind.__qualname__}", flatten_with_keys_fn=with_keys,
         )  # fmt: skip
 
     _tell(add)

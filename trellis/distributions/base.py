@@ -19,6 +19,7 @@ from trellis.core import tree
 from trellis.core.array import Array
 from trellis.core.dtypes import common_dtype, default_float, float32
 from trellis.core.free import Free, kind_of as kind_of_array, settled
+from trellis.core.hints import install, naming
 from trellis.core.leaves import OTHER, backend_of, device_of, kind_of, unwrap
 from trellis.core.typing import AnyArray, Operand, SeedLike, Shape
 from trellis.ops.arguments import shape as shape_argument
@@ -83,6 +84,7 @@ class Formulas:
         for name, value in formulas.items():
             setattr(cls, f"_{name}", value)
         dataclasses.dataclass(eq=False)(cls)
+        cls.__init__ = naming(cls.__init__)  # type: ignore[misc]
 
     if TYPE_CHECKING:
 
@@ -133,6 +135,7 @@ class Distribution(Formulas):
         return tuple(getattr(self, next(iter(self._ranks))).shape[-1:]) if self.event_rank else ()
 
     # ---- what users call -------------------------------------------------------------------------------------------------------
+    @naming
     def sample(self, shape: Shape = (), *, seed: SeedLike = None) -> AnyArray:
         """Draws of shape [*shape, *batch_shape, *event_shape]; with a seed they are the same on every backend."""
 
@@ -225,6 +228,9 @@ class Distribution(Formulas):
         return self._place()[1] ** 2 * _value(self._spread)
 
 
+install(Distribution, "Distribution")
+
+
 def _value(formula: Any) -> Any:
     return formula() if callable(formula) else formula
 
@@ -242,8 +248,6 @@ def kl(p: Distribution, q: Distribution, /) -> AnyArray:
     Array(0.5, dtype=float32, backend='numpy', device='cpu')
     """
     if type(p) is not type(q) or not isinstance(p, Distribution) or type(p)._kl is Distribution._kl:
-        raise NotImplementedError(
-            f"kl: there is no closed form for {type(p).__name__} and {type(q).__name__}; estimate it: "
-            "x = p.sample(1000); tl.mean(p.log_prob(x) - q.log_prob(x), axis=0)"
-        )
+        names = f"{type(p).__name__} and {type(q).__name__}"
+        raise NotImplementedError(f"kl: there is no closed form for {names}; average p.log_prob(x) - q.log_prob(x) over x of p")
     return bordered("kl", type(p)._kl, p, q)

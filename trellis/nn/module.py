@@ -100,7 +100,7 @@ class Construction(type):
         try:
             made: Any = type.__call__(cls, *args, **kwargs)
         except (TypeError, ValueError) as error:
-            known = {*inspect.signature(cls.__init__).parameters, *Options.__annotations__}
+            known = {*inspect.signature(cls).parameters, *Options.__annotations__}
             refuse(cls.__name__, kwargs, known, error)
             raise
         building.check_arguments(made, (*args, *kwargs.values()))

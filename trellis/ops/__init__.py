@@ -38,4 +38,4 @@ globals().update({name: getattr(linalg, name) for name in _OF_LINALG}, **public_
 __all__ = ["broadcast_shapes", "fft", "linalg", *_OF_LINALG, *public_names(_flat)]  # pyright: ignore[reportUnsupportedDunderAll]
 
 _install_methods(_flat)
-_install_hints(_Array, "Array")
+_install_hints(_Array, "Array", {name: f"tl.linalg.{name}" for name in linalg.__all__} | {name: f"tl.{name}" for name in __all__})

@@ -126,6 +126,8 @@ def check_option(owner: str, name: str, value: Any) -> None:
         raise ValueError(f"{owner}: {name}={value} must be 0 or more")
     if name in _BELOW_ONE and not value < 1:
         raise ValueError(f"{owner}: {name}={value} must be less than 1")
+    if name == "lr" and isinstance(value, (Mapping, list, tuple)):
+        raise TypeError(f"{owner}: lr is a {type(value).__name__}; parameters are given to optimizer.step(v, grads)")
     if isinstance(value, str) or (value is None and name in ("lr", "weight_decay")):
         raise TypeError(f"{owner}: {name}={value!r} must be a number{' or a schedule' if name == 'lr' else ''}")
 

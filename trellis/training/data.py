@@ -52,10 +52,7 @@ class Place:
     def to_batch(self, batch: Any) -> Batch:
         """The arrays of a batch as Arrays on the model's framework and device."""
         if isinstance(batch, Mapping) and not isinstance(batch, Container):
-            raise TypeError(
-                f"a batch is a dict of {list(batch)}; expected (inputs, targets). Map it first: "
-                "((batch['x'], batch['y']) for batch in data)"
-            )
+            raise TypeError(f"a batch is a dict of {list(batch)}; give (inputs, targets): ((b['x'], b['y']) for b in data)")
         inputs, *targets = map(as_arrays, batch if isinstance(batch, (tuple, list)) else (batch,))
         inputs, targets = tree.map(self._array, (inputs, tuple(targets)))
         leaves = tree.leaves(inputs)

@@ -487,9 +487,7 @@ def named_metrics(metrics: Any) -> dict[str, Callable[..., Any]]:
             found[name] = KNOWN[metric]()
         elif not callable(metric) or isinstance(metric, type):
             known = ", ".join(map(repr, KNOWN))
-            raise ValueError(
-                f"fit: the metric {metric!r} is unknown; give {known}, a tl.metrics.Metric, or a function of outputs and targets"
-            )
+            raise ValueError(f"fit: the metric {metric!r} is unknown; give {known}, a tl.metrics.Metric or a function")
         if name in ("loss", "epoch", "seconds") or not name.isprintable():
             raise ValueError(f"fit: a metric cannot have the name {name!r}; give it another as {{name: function}}")
     return found

@@ -10,7 +10,7 @@ from trellis.core.array import Array
 from trellis.core.dispatch import interpreters
 from trellis.core.free import Free, anchor, as_it_is
 from trellis.core.leaves import ARRAY, NUMBER, OTHER, MixedNest, Nest, backend_of, device_of, kind_of, unwrap
-from trellis.core.moving import Met
+from trellis.core.moving import Met, is_tied
 from trellis.core.typing import AnyArray
 from trellis.transforms.arguments import staying_free
 
@@ -165,6 +165,8 @@ class Carry(Results):
         if name != self.backend.name:
             if self.wraps is Free:
                 raise Met(self.backend.name, name, (kind or as_it_is)(x))
+            if kind is Free and is_tied(x):
+                raise Met(name, self.backend.name, anchor(self.backend, self.device))
             raise TypeError(
                 f"{self.name}: the carry{self.place(i)} went from {self.backend.name} to {name}; keep it on one framework"
             )

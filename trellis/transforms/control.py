@@ -16,6 +16,7 @@ from trellis.core.dispatch import call, interpreters
 from trellis.core.free import Free, beside, class_of, committed
 from trellis.core.indexing import index_of
 from trellis.core.leaves import ARRAY, NUMBER, OTHER, MixedNest, backend_of, device_of, kind_of, unwrap
+from trellis.core.moving import brought
 from trellis.core.typing import AnyArray, Operand
 from trellis.ops.arguments import check_axis
 from trellis.ops.indexing import getitem
@@ -55,6 +56,8 @@ def _branch(
     given = MixedNest(operands, like)
     if isinstance(chooser, Free) and like is not None:
         chosen = beside(chooser, unwrap(like))
+    elif isinstance(chosen, np.generic) and given.arrays:  # a NumPy scalar belongs to no framework
+        chosen = brought(np.asarray(chosen), given.arrays[0])
     backend = backend_of([chosen, *given.arrays])
     wraps = given.wrapper(class_of(chooser))
     results = Results(name, "the result", backend, device_of([chosen]), wraps, f"{called} must return the same")

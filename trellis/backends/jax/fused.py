@@ -11,10 +11,8 @@ from trellis.backends.jax.host import compiled
 from trellis.backends.jax.operands import is_array
 
 _MODULES = ("activations", "images", "losses", "normalization", "norms", "pooling")
-_OPS = (
-    "diff", "gru_update", "isin", "lstm_update", "meshgrid", "one_hot", "outer", "rnn_update", "rotary_embedding",
-    "scaled_dot_product_attention", "std", "trace",
-)  # fmt: skip
+_OPS = ["diff", "gru_update", "isin", "lstm_update", "meshgrid", "one_hot", "outer", "rnn_update", "rotary_embedding"]
+_OPS += ["scaled_dot_product_attention", "std", "trace"]
 _FUSED = [module for module in composites.modules if module.__name__.rpartition(".")[2] in _MODULES]
 
 __all__ = [*_OPS, *(op for module in _FUSED for op in module.__all__)]  # pyright: ignore[reportUnsupportedDunderAll]

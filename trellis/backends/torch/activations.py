@@ -17,9 +17,7 @@ def _swiglu(x: torch.Tensor, *, axis: int) -> torch.Tensor:
 
 
 # The activations that are a function of torch with the same name and parameters.
-_BY_NAME = (
-    "elu", "gelu", "hardswish", "leaky_relu", "logsigmoid", "mish", "relu", "relu6", "selu", "silu", "softplus",
-)  # fmt: skip
+_BY_NAME = ["elu", "gelu", "hardswish", "leaky_relu", "logsigmoid", "mish", "relu", "relu6", "selu", "silu", "softplus"]
 
 celu = with_composite(F.celu, composed.celu, _SHORT)
 glu = with_composite(lambda x, *, axis: F.glu(x, axis), composed.glu)

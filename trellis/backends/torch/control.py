@@ -88,7 +88,7 @@ def _layers(x: Any) -> list[Any]:
 
 
 def _is_batched(x: Any) -> bool:
-    return any(map(torch._C._functorch.is_batchedtensor, _layers(x)))
+    return isinstance(x, torch.Tensor) and any(map(torch._C._functorch.is_batchedtensor, _layers(x)))  # a bool of NumPy is none
 
 
 def while_loop(condition: Callable[[Flat], Any], body: Callable[[Flat], Flat], carry: Flat) -> Flat:

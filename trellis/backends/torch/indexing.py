@@ -22,9 +22,7 @@ from trellis.core import errors
 from trellis.core.indexing import ARRAY, INDEXED_ALIKE
 from trellis.ops.arguments import axis_or_only, check_axis
 
-__all__ = [
-    "getitem", "index_update", "segment_max", "segment_min", "segment_sum", "setitem", "take", "take_along_axis",
-]  # fmt: skip
+__all__ = ["getitem", "index_update", "segment_max", "segment_min", "segment_sum", "setitem", "take", "take_along_axis"]
 
 INDEXED_ALIKE.add(torch.Tensor)
 _multiply_at = on_arrays(indexing.multiply_at)
