@@ -71,7 +71,7 @@ fuzz: $(VENV)/.all  ## random calls, programs and layers on the four, compared: 
 	cd tests && PYTHONPATH=$(CURDIR) $(CURDIR)/$(BIN)/python -m fuzz --seconds $(SECONDS) $(if $(SEED),--seed $(SEED)) --backends $(BACKENDS) --only '$(ONLY)'
 
 sweep-transpile: $(VENV)/.all  ## convert models of transformers and diffusers to NumPy, JAX and TensorFlow, with every sample of op_db; writes docs/transpile-models.md
-	$(BIN)/python -m pytest tests/test_transpile_op_db.py tests/test_transpile_training.py -m sweep $(PYTEST_FLAGS)
+	$(BIN)/python -m pytest tests/test_transpile_op_db.py tests/test_transpile_training.py tests/test_transpile_modules.py -m sweep $(PYTEST_FLAGS)
 	cd tests && PYTHONPATH=$(CURDIR) $(CURDIR)/$(BIN)/python sweep_transpile.py $(if $(OTHERS),--others) $(if $(filter-out *,$(ONLY)),--only $(ONLY))
 
 # The longest first; xargs fails if one of them does.

@@ -13,7 +13,7 @@ import trellis as tl
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 
-QUICK = ("Tagger", "Squeezed", "Messages", "Spectral", "Stacked")  # on JAX and TensorFlow; the sweep has the others
+QUICK = ("Tagger", "Squeezed", "Messages", "Spectral", "Stacked", "Experts")  # on JAX and TensorFlow; the sweep has the others
 FIXED = ("Bags", "Messages")  # their arguments have no batch in common
 AMPLIFIED = ("Messages",)  # the exact gradient of one weight is 0
 
