@@ -188,7 +188,7 @@ PLACES = {
               "torch.nn.utils.rnn torch.utils.data torch.special torch.autograd torch.autograd.functional torch.func "
               "torch.distributions",
         "linalg": "torch.linalg", "fft": "torch.fft", "Array": "torch:Tensor", "Module": "torch.nn:Module",
-        "Optimizer": "torch.optim:Optimizer",
+        "Optimizer": "torch.optim:Optimizer", "Distribution": "torch.distributions:Distribution",
     },
     "JAX": {
         "tl": "jax jax.numpy jax.lax jax.nn jax.random jax.scipy.special jax.tree_util jax.numpy:ndarray",
@@ -197,7 +197,7 @@ PLACES = {
     },
     "Keras": {
         "tl": "keras keras.layers keras.ops keras.losses keras.optimizers keras.optimizers.schedules keras.callbacks keras.utils "
-              "keras.random keras.models keras.initializers keras.backend keras.activations",
+              "keras.random keras.models keras.initializers keras.backend keras.activations keras.metrics",
         "linalg": "keras.ops", "fft": "keras.ops", "Module": "keras:Model", "Optimizer": "keras.optimizers:Optimizer",
         "Array": "keras:Variable", "Metric": "keras.metrics:Metric",
     },
@@ -217,7 +217,7 @@ def test_the_libraries_have_the_names_of_their_rows(library: str) -> None:
         found = importlib.import_module(module)
         return hasattr(getattr(found, kind) if kind else found, name)
 
-    instance = ("block_until_ready", "param_groups", "weight", "bias")  # set in an __init__, or by a subclass
+    instance = ("block_until_ready", "param_groups", "weight", "bias", "kernel")  # set in an __init__, or by a subclass
     rows = [row for row in ROWS if library in row.library.split(", ") and row.name not in instance]
     assert [row.name for row in rows if not any(has(path, row.name) for path in places.get(row.owner, "").split())] == []
 

@@ -494,7 +494,7 @@ MISTAKES: list[tuple[dict[str, Any], type[Exception], str]] = [
     ({"data": 3}, TypeError, "data is a int; expected"),
     ({"data": (X[:0], Y[:0])}, ValueError, "0 rows make no batch of 8"),
     ({"data": []}, ValueError, "data is an empty list; give a list of batches, or rows of numbers"),
-    ({"data": [{"x": X}]}, TypeError, r"a batch is a dict of \['x'\]; expected \(inputs, targets\)"),
+    ({"data": [{"x": X}]}, TypeError, r"a batch is a dict of \['x'\]; give \(inputs, targets\)"),
     ({"data": [(X[:0], Y[:0])]}, ValueError, "data gave no batch with rows in epoch 1"),
     (
         {"data": iter([(X, Y)]), "epochs": 2},
