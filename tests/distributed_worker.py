@@ -197,6 +197,7 @@ def check_own_batches(folder: str) -> None:
     sources: list[Any] = [loader, lambda: [(x[i], y[i]) for i in rows], *[shard] * (tl.current_backend() == "tensorflow")]
     for number, make in enumerate(sources):
         path = Path(folder, f"own-{number}.safetensors")
+        history: Any = None
         for last in (6, 10**9):  # 4 steps per epoch: the first training ends inside the second epoch
             model = tl.Linear(32, 1, seed=0)
             begun, data = tl.to_numpy(model.v["w"]), tl.data.prefetch(make(), per_process=True)

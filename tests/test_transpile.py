@@ -220,10 +220,10 @@ def without_row(x: torch.Tensor) -> torch.Tensor:
 
 
 class BranchInTraining(torch.nn.Dropout):
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        if self.training and x.sum() > 0:
-            return x * 2
-        return x
+    def forward(self, input: torch.Tensor) -> torch.Tensor:
+        if self.training and input.sum() > 0:
+            return input * 2
+        return input
 
 
 class Straight(torch.autograd.Function):

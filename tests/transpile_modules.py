@@ -242,7 +242,7 @@ class Capsules(nn.Module):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         u = self.squash(self.conv(x).view(x.size(0), -1, 4))
         votes = torch.matmul(self.weight, u[:, :, None, :, None]).squeeze(-1)
-        logits = torch.zeros(*votes.shape[:3], 1)
+        logits, v = torch.zeros(*votes.shape[:3], 1), votes
         for i in range(3):
             v = self.squash((F.softmax(logits, dim=2) * votes).sum(dim=1, keepdim=True))
             if i < 2:

@@ -79,7 +79,8 @@ class Iterables:
 
     def _epoch(self, number: int, start: int) -> Iterator[Any]:
         if self.once is None:
-            if self.per_process and hasattr(sampler := getattr(self.data, "sampler", None), "set_epoch"):
+            sampler: Any = getattr(self.data, "sampler", None)
+            if self.per_process and hasattr(sampler, "set_epoch"):
                 sampler.set_epoch(number)
             made = self.data if isinstance(self.data, Iterable) else self.data(number)
             return itertools.islice(made, start, self.steps)

@@ -23,7 +23,7 @@ class Rules:
     """Which axis of the mesh divides which axis of a parameter, by patterns of paths."""
 
     def __init__(self, rules: Mapping[str, Any], sizes: Mapping[str, int]) -> None:
-        self.rules, self.sizes = dict(rules), sizes
+        self.rules, self.sizes, self.specs = dict(rules), sizes, {}
         for pattern, axes in self.rules.items():
             wrong = [axis for axis in axes if axis is not None and axis not in sizes]
             if wrong:

@@ -102,9 +102,9 @@ class ProcessSteps(PartSteps):
     shared = True  # whether each process has some rows of the last batch
 
     def __init__(self, model: Any, loss: Any, optimizer: Any, metrics: Any, place: Place, *rest: Any) -> None:
-        *rest, mesh = rest
+        *others, mesh = rest
         self.group, self.is_first = mesh.group, mesh.is_first
-        super().__init__(model, loss, optimizer, metrics, SharedPlace(place, mesh.group), *rest)
+        super().__init__(model, loss, optimizer, metrics, SharedPlace(place, mesh.group), *others)
         own = self._outputs
         self._outputs = lambda v, buffers, batch: self._gathered(own(v, buffers, batch))
         # Two processes that compiled a graph at different steps would wait for each other in different collectives.
@@ -122,11 +122,11 @@ class ProcessSteps(PartSteps):
         with self.group.explaining("fit: a step"):
             return super().train(moment, state)
 
-    def call(self, v: Any, *rest: Any) -> Any:
+    def call(self, v: Any, buffers: Any, args: Any, kwargs: Any, key: Any = None) -> tuple[Any, Any]:
         if self.watches:
             self.watches = False
             self.buckets.watch(Nest(v).leaves)
-        return super().call(v, *rest)
+        return super().call(v, buffers, args, kwargs, key)
 
     def sums(self, moment: Moment, scale: Any = None) -> tuple[Any, Any, Any, Any]:
         _, count, total = moment.batch.share

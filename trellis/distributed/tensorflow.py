@@ -66,7 +66,8 @@ class Engine(control.Engine):
         return self._run(merge, flat, lambda x, o: tf.raw_ops.CollectiveReduceV2(input=x, merge_op=merge, final_op="Id", **o))
 
     def give_up(self, why: str) -> None:
-        context.context().abort_collective_ops(tf.errors.DEADLINE_EXCEEDED, why)  # they raise it where they wait
+        # they raise it where they wait
+        context.context().abort_collective_ops(tf.errors.DEADLINE_EXCEEDED, why)  # type: ignore[union-attr]
 
     def all_gather(self, flat: Any) -> Any:
         return self._run("gather", flat[None], lambda x, o: tf.raw_ops.CollectiveGatherV2(input=x, **o))

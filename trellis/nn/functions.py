@@ -22,7 +22,7 @@ _ACTIVATIONS = (
     "CELU", "ELU", "GELU", "GLU", "Hardsigmoid", "Hardswish", "Hardtanh", "LogSigmoid", "Mish", "ReLU", "ReLU6", "SELU", "SiLU",
     "Softplus", "Softsign", "SwiGLU",
 )  # fmt: skip
-__all__ = [
+__all__ = [  # pyright: ignore[reportUnsupportedDunderAll]
     *_ACTIVATIONS, "AdaptiveAvgPool1D", "AdaptiveAvgPool2D", "AdaptiveAvgPool3D", "AdaptiveMaxPool1D", "AdaptiveMaxPool2D",
     "AdaptiveMaxPool3D", "AvgPool1D", "AvgPool2D", "AvgPool3D", "GlobalAvgPool", "GlobalMaxPool", "GumbelSoftmax", "LeakyReLU",
     "LogSoftmax", "MaxPool1D", "MaxPool2D", "MaxPool3D", "PReLU", "Sigmoid", "Softmax", "Tanh",

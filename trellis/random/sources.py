@@ -41,7 +41,7 @@ class Seeded:
     def __init__(self, words: Any, interpreter: Any, device: Any) -> None:
         self._words, self._ops, self._device = words, interpreter, device
 
-    def _draw(self, op: str, stream: int, **params: Any) -> Array | None:
+    def _draw(self, op: str, stream: int, **params: Any) -> Any:
         """What an op of this framework draws; None if it has no such op. On a CPU it is NumPy's, which takes fewer passes."""
         key = derived(self._words, STREAM, stream) if stream else self._words
         if type(key) is tuple and self._ops.draws_on_host(self._device):

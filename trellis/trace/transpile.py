@@ -279,6 +279,7 @@ def can_transpile(
     try:
         torch, original = _original(obj, to, example, example_kwargs)
         own = torch.gradient_functions(_run_original(torch, original))
+        ops, missing = Counter[str](), []
         for training in (False, True) if original.is_module else (None,):
             with torch.in_mode(original.source, training):
                 ops, missing = torch.survey(original.source, original.nest, ROWS)

@@ -319,8 +319,8 @@ def window_for(steps: Steps, *nests: Any) -> Window | None:
     if steps.compiles:
         return Window(steps) if hasattr(steps.place.backend, "compile_over") else None
     kind = EAGER_WINDOWS.get(type(steps))
-    eager = kind and steps.place.backend.name == "torch" and isinstance(steps.optimizer, Optimizer)
-    return kind(steps) if eager and grads_enter() else None
+    eager = steps.place.backend.name == "torch" and isinstance(steps.optimizer, Optimizer)
+    return kind(steps) if kind and eager and grads_enter() else None
 
 
 class Window:

@@ -80,9 +80,7 @@ svdvals = _of_matrices(lambda x: jnp.linalg.svdvals(x))
 pinv = compiled(lambda x, rtol: _like(x, _pinv(widened(x), rtol)))
 
 
-@jax.custom_jvp
-def _pinv(x: Any, rtol: Any) -> Any:
-    return jnp.linalg.pinv(x, rtol)  # its own derivative takes no rtol that is traced
+_pinv: Any = jax.custom_jvp(lambda x, rtol: jnp.linalg.pinv(x, rtol))  # whose own derivative takes no rtol that is traced
 
 
 @_pinv.defjvp
