@@ -65,7 +65,17 @@ MODULES: dict[str, tuple[str, str]] = {
     "distributed": ("tl.distributed", "Several processes"),
     "tree": ("tl.tree", "Nests"),
 }
-METHODS = {"arrays": ("Array", "Container"), "modules": ("Module",)}  # classes whose own methods are shown
+TOP = """# Reference
+
+Every public name has an entry with its signature, its docstring and an example. The examples run in the tests.
+
+In signatures, `AnyArray` is an array of any of the four frameworks or a `tl.Array`. An `Operand` is an `AnyArray`, a
+`tl.Container`, a number, or a list of numbers. `Any` stands for nests of arrays, dtypes, devices and functions.
+
+| page | names |
+|---|---:|
+"""
+WIDTH = 92  # of a signature, in characters: what fits beside the menu
 
 
 def public_names() -> dict[str, list[tuple[str, Any]]]:
@@ -88,7 +98,8 @@ def public_names() -> dict[str, list[tuple[str, Any]]]:
 
 
 def rendered(docstring: str) -> str:
-    """A docstring as Markdown: its examples become blocks of code."""
+    """A docstring as Markdown: its examples become blocks of code, its lines `argument: text` a list."""
+    docstring = re.sub(r"^(\w+(?:, \w+)*): (?=\S)", r"- `\1`: ", docstring, flags=re.MULTILINE)
     parts, lines = [], docstring.splitlines() + [""]
     code: list[str] = []
     for line in lines:
@@ -107,23 +118,47 @@ def entry(name: str, value: Any, level: str = "##") -> str:
     docstring = inspect.getdoc(value) or ""
     if isinstance(value, (float, tl.DType)) or value is None:
         return f"{level} {name}\n\n`{value!r}`\n"
+    if isinstance(value, property):
+        return f"{level} {name}\n\nA property. {rendered(docstring)}\n"
     try:
-        signature = f"{name.removeprefix('tl.')}{inspect.signature(value)}"
+        signature = signature_text(name.removeprefix("tl."), inspect.signature(value))
     except (TypeError, ValueError):
         signature = ""
-    signature = re.sub(r"(: |-> )'([^']*)'", r"\1\2", signature)  # annotations are strings
     shown = f"\n```python\n{signature}\n```\n" if signature and len(signature) < 1500 else ""
     return f"{level} {name}\n{shown}\n{rendered(docstring)}\n"
 
 
-def methods(name: str) -> str:
-    """The public methods and properties that a class defines itself and that have a docstring of their own."""
-    kind, parts = getattr(tl, name), []
-    for method, value in sorted(vars(kind).items()):
-        raw = value.fget if isinstance(value, property) else getattr(value, "__func__", value)
-        if not method.startswith("_") and callable(raw) and inspect.getdoc(raw) and raw.__qualname__.startswith(f"{name}."):
-            parts.append(entry(f"{name}.{method}", raw, "###"))
+def signature_text(name: str, signature: inspect.Signature) -> str:
+    """A call as Python writes it, in lines that fit; the annotations are strings, and lose their quotes."""
+    text = re.sub(r"(: |-> )'([^']*)'", r"\1\2", f"{name}{signature}")
+    if len(text) <= WIDTH:
+        return text
+    parameters, result = text[len(name) + 1 :].rpartition(")")[::2]
+    lines, depth = [""], 0
+    for part in re.split(r"(?<=,) ", parameters):
+        if depth == 0 and len(lines[-1]) + len(part) > WIDTH - 5:
+            lines.append("")
+        lines[-1] += f" {part}" if lines[-1] else part
+        depth += sum(part.count(c) for c in "([{") - sum(part.count(c) for c in ")]}")
+    return "\n".join([f"{name}(", *(f"    {line}" for line in lines), f"){result}"])
+
+
+def methods(name: str, kind: Any) -> str:
+    """The public methods and properties with a docstring that a class has and its base classes have not."""
+    parts = []
+    for method, value in sorted(vars(kind).items()) if isinstance(kind, type) else ():
+        raw = getattr(value, "__func__", value)
+        own = callable(raw) and getattr(raw, "__qualname__", "").startswith(f"{kind.__name__}.")
+        if method.startswith("_") or any(hasattr(base, method) for base in kind.__mro__[1:]) or not inspect.getdoc(raw):
+            continue
+        if own or isinstance(value, property):
+            parts.append(entry(f"{name.removeprefix('tl.')}.{method}", raw, "###"))
     return "\n".join(parts)
+
+
+def contents(names: list[str]) -> str:
+    """The names of a page in a line, each a link to its entry."""
+    return " · ".join(f"[`{name.rpartition('.')[2]}`](#{re.sub('[^a-z0-9_]', '', name.lower())})" for name in names)
 
 
 def pages() -> dict[str, str]:
@@ -132,13 +167,10 @@ def pages() -> dict[str, str]:
     titles = {page: title for page, (title, _) in GROUPS.items()} | {page: title for page, (_, title) in MODULES.items()}
     made = {}
     for page, title in titles.items():
-        shown = METHODS.get(page, ())
-        parts = [entry(name, value) + (methods(name[3:]) if name[3:] in shown else "") for name, value in found[page]]
-        made[f"reference/{page}.md"] = f"# {title}\n\n" + "\n".join(parts)
+        parts = [entry(name, value) + methods(name, value) for name, value in found[page]]
+        made[f"reference/{page}.md"] = "\n".join([f"# {title}\n", contents([name for name, _ in found[page]]) + "\n", *parts])
     index = "\n".join(f"| [{title}]({page}.md) | {len(found[page])} |" for page, title in titles.items())
-    contents = "\n```{toctree}\n:hidden:\n\n" + "\n".join(titles) + "\n```\n"
-    top = "# Reference\n\nEvery public name, with its docstring. The examples run in the tests.\n\n| page | names |\n|---|---:|\n"
-    made["reference/index.md"] = top + index + "\n" + contents
+    made["reference/index.md"] = TOP + index + "\n\n```{toctree}\n:hidden:\n\n" + "\n".join(titles) + "\n```\n"
     return made
 
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextvars
+import doctest
 import importlib.util
 import inspect
+import io
 import os
 import re
 import subprocess
@@ -12,14 +14,15 @@ import sys
 import tomllib
 import warnings
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import trellis as tl
 
 ROOT = Path(__file__).resolve().parent.parent
-# The pages of the reference are made from docstrings, which doctest runs.
-PAGES = sorted(p for p in (*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")) if p.parent.name != "reference")
+# Pages that the build of the site makes: from docstrings, which doctest runs, and from examples, which test_gallery.py runs.
+PAGES = sorted(p for p in (*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")) if p.parent.name not in ("programs", "reference"))
 
 _PYTHON_BLOCK = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _FENCED = re.compile(r"^(`{3,}).*?^\1$", re.MULTILINE | re.DOTALL)
@@ -127,14 +130,47 @@ def test_readme_is_short_and_reads_right_on_a_package_index() -> None:
     assert [link for link in re.findall(r"\]\(([^)]*)\)", text) if not link.startswith("https://")] == []
 
 
-def test_the_reference_has_every_public_name() -> None:
+def reference_maker() -> Any:
+    """The module that makes the pages of the reference."""
     spec = importlib.util.spec_from_file_location("reference_pages", ROOT / "docs" / "reference_pages.py")
     assert spec is not None
     assert spec.loader is not None
     maker = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(maker)
+    return maker
+
+
+def test_the_reference_has_every_public_name() -> None:
+    maker = reference_maker()
     pages = maker.pages()  # raises for a name that no page is for
     headings = {line.removeprefix("## ") for text in pages.values() for line in text.splitlines() if line.startswith("## ")}
     missing = {f"tl.{name}" for name in tl.__all__ if not inspect.ismodule(getattr(tl, name))} - headings
     assert missing <= {f"tl.{name}" for name in maker.MODULES}
     assert headings >= {f"tl.linalg.{name}" for name in tl.linalg.__all__}
+
+
+@pytest.mark.xdist_group("torch")
+def test_every_public_name_has_an_example_that_runs_alone() -> None:
+    """What the reference shows can be copied: it begins with its imports, and needs nothing of the file that it stands in."""
+    shown = [(name, value) for names in reference_maker().public_names().values() for name, value in names]
+    documented = {
+        name: inspect.getdoc(value) or "" for name, value in shown if callable(value) and not isinstance(value, tl.DType)
+    }
+    assert len(documented) > 500
+    assert [name for name, text in documented.items() if ">>> import" not in text and ">>> from" not in text] == []
+    runner, complaints = (
+        doctest.DocTestRunner(optionflags=doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS, verbose=False),
+        io.StringIO(),
+    )
+    for name, text in documented.items():
+        example = doctest.DocTestParser().get_doctest(text, {}, name, None, None)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            contextvars.copy_context().run(runner.run, example, out=complaints.write)
+    assert complaints.getvalue() == ""
+
+
+@pytest.mark.parametrize("page", sorted(ROOT.glob("docs/*.md")), ids=page_name)
+def test_code_of_a_page_fits_beside_the_menu(page: Path) -> None:
+    lines = "\n".join(_PYTHON_BLOCK.findall(page.read_text())).splitlines()
+    assert [line for line in lines if len(line) > 100] == []

@@ -29,7 +29,12 @@ from trellis.nn.structure import gather, is_floating, modules
 
 
 class ConversionError(ValueError):
-    """A converted module that does not compute what the original does. A ValueError."""
+    """A converted module does not compute what the original computes. The message names the first part that differs.
+
+    >>> import trellis as tl
+    >>> issubclass(tl.convert.ConversionError, ValueError)
+    True
+    """
 
 
 # ---- a native module as a Module -----------------------------------------------------------------------------------------------

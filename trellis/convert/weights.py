@@ -50,7 +50,18 @@ class Match(NamedTuple):
 
 @dataclass
 class Report:
-    """What belongs to what. `unmatched` are paths of the model, `unused` names of the source, `kept` buffers that it has not."""
+    """What `load_weights` matched: `matched` pairs of arrays, `unmatched` paths of the model, `unused` names of the source.
+
+    `kept` are buffers of the model that the source does not have. `save` writes the mapping as JSON.
+
+    >>> import numpy as np
+    >>> import trellis as tl
+    >>> model = tl.Sequential(tl.Linear(3, 2))
+    >>> state = {"dense/kernel": np.ones((3, 2)), "dense/bias": np.zeros(2), "other/bias": np.zeros(1)}
+    >>> report = tl.convert.load_weights(model, state, strict=False)
+    >>> report.complete, report.unused
+    (False, ['other/bias'])
+    """
 
     framework: str
     matched: list[Match] = field(default_factory=list)
@@ -160,6 +171,14 @@ def export_weights(target: Module, mapping: Any) -> dict[str, Any]:
     """The weights of a model as NumPy arrays under the names and in the layouts of a source: nested as it was.
 
     mapping: the Report of `load_weights`, or the file that its `save` wrote. Arrays that did not match are left out.
+
+    >>> import numpy as np
+    >>> import trellis as tl
+    >>> model = tl.Sequential(tl.Linear(3, 2))
+    >>> state = {"dense/kernel": np.ones((3, 2)), "dense/bias": np.zeros(2)}
+    >>> report = tl.convert.load_weights(model, state)
+    >>> tl.convert.export_weights(model, report)["dense/kernel"].shape
+    (3, 2)
     """
     report = mapping if isinstance(mapping, Report) else _read(mapping)
     rows = {(unit.paths(one), one.native): (unit, one) for unit in _units(target, report.framework) for one in unit.rows}

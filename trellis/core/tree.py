@@ -35,7 +35,15 @@ class Kind(NamedTuple):
 
 
 class TreeDef:
-    """The structure of a nest: the nest without its leaves. Equal structures compare equal."""
+    """The structure of a nest: the nest without its leaves. Equal structures compare equal.
+
+    >>> import trellis as tl
+    >>> treedef = tl.tree.structure({"w": 1, "b": [2, 3]})
+    >>> treedef == tl.tree.structure({"w": 4, "b": [5, 6]})
+    True
+    >>> tl.tree.unflatten(treedef, [7, 8, 9])
+    {'w': 9, 'b': [7, 8]}
+    """
 
     __slots__ = ("type", "keys", "extra", "children", "num_leaves")
 
@@ -71,7 +79,8 @@ LEAF = TreeDef(None, (), None, (), 1)
 def flatten(tree: Any) -> tuple[list[Any], TreeDef]:
     """The leaves of a nest in a list, and its structure.
 
-    >>> flatten({"b": (1, 2), "a": 3})
+    >>> import trellis as tl
+    >>> tl.tree.flatten({"b": (1, 2), "a": 3})
     ([3, 1, 2], TreeDef({'b': (*, *), 'a': *}))
     """
     leaves: list[Any] = []
@@ -81,8 +90,9 @@ def flatten(tree: Any) -> tuple[list[Any], TreeDef]:
 def unflatten(treedef: TreeDef, leaves: Iterable[Any]) -> Any:
     """The nest of structure `treedef` with these leaves.
 
-    >>> leaves, treedef = flatten({"b": (1, 2), "a": 3})
-    >>> unflatten(treedef, [x * 10 for x in leaves])
+    >>> import trellis as tl
+    >>> leaves, treedef = tl.tree.flatten({"b": (1, 2), "a": 3})
+    >>> tl.tree.unflatten(treedef, [x * 10 for x in leaves])
     {'b': (10, 20), 'a': 30}
     """
     leaves = list(leaves)
@@ -94,7 +104,8 @@ def unflatten(treedef: TreeDef, leaves: Iterable[Any]) -> Any:
 def map(function: Callable[..., Any], tree: Any, *rest: Any) -> Any:
     """The nest of `function(leaf, ...)` for the leaves of one nest, or of several with the same structure.
 
-    >>> map(lambda x, y: x + y, {"a": 1, "b": [2]}, {"a": 10, "b": [20]})
+    >>> import trellis as tl
+    >>> tl.tree.map(lambda x, y: x + y, {"a": 1, "b": [2]}, {"a": 10, "b": [20]})
     {'a': 11, 'b': [22]}
     """
     leaves, treedef = flatten(tree)
@@ -108,12 +119,22 @@ def map(function: Callable[..., Any], tree: Any, *rest: Any) -> Any:
 
 
 def leaves(tree: Any) -> list[Any]:
-    """The leaves of a nest, in the order of `flatten`."""
+    """The leaves of a nest, in the order of `flatten`.
+
+    >>> import trellis as tl
+    >>> tl.tree.leaves({"w": 1, "b": [2, 3]})
+    [2, 3, 1]
+    """
     return flatten(tree)[0]
 
 
 def structure(tree: Any) -> TreeDef:
-    """The structure of a nest, without its leaves."""
+    """The structure of a nest, without its leaves.
+
+    >>> import trellis as tl
+    >>> tl.tree.structure([1, 2]) == tl.tree.structure([3, 4])
+    True
+    """
     return flatten(tree)[1]
 
 
@@ -122,7 +143,8 @@ def paths(treedef: TreeDef, kind: type | None = None) -> list[str]:
 
     With `kind` the place of each node of that type, such as `type(None)`.
 
-    >>> paths(structure({"b": (1, 2), "a": 3}))
+    >>> import trellis as tl
+    >>> tl.tree.paths(tl.tree.structure({"b": (1, 2), "a": 3}))
     ['a', 'b/0', 'b/1']
     """
     found: list[str] = []
@@ -140,7 +162,8 @@ def paths(treedef: TreeDef, kind: type | None = None) -> list[str]:
 def leaves_with_paths(tree: Any) -> list[tuple[str, Any]]:
     """(path, leaf) for each leaf of a nest, in the order of `flatten`.
 
-    >>> leaves_with_paths({"b": (1, None), "a": 3})
+    >>> import trellis as tl
+    >>> tl.tree.leaves_with_paths({"b": (1, None), "a": 3})
     [('a', 3), ('b/0', 1)]
     """
     found, treedef = flatten(tree)
@@ -201,7 +224,21 @@ def _describe(treedef: TreeDef) -> str:
 
 
 def register(type: type, split: Any, join: Any, *, static: bool = False) -> None:
-    """Make instances of `type` (and of its subclasses) nodes; see `Kind` for the two functions."""
+    """Make instances of `type` and of its subclasses nodes of nests.
+
+    `split(node)` gives the keys of its members, the members, and anything else that `join(type, keys, extra, members)` needs to
+    make it again. With `static` that rest belongs to the structure: nodes with an unequal rest have unequal structures.
+
+    >>> import trellis as tl
+    >>> class Pair:
+    ...     def __init__(self, first, second):
+    ...         self.first, self.second = first, second
+    >>> def split(pair):
+    ...     return ("first", "second"), (pair.first, pair.second), None
+    >>> tl.tree.register(Pair, split, lambda type, keys, extra, members: type(*members))
+    >>> tl.tree.map(lambda x: x * 10, Pair(1, 2)).second
+    20
+    """
     _REGISTERED[type] = Kind(split, join, static)
     _KINDS.clear()
     _KINDS.update(_REGISTERED)

@@ -83,7 +83,17 @@ class Ordered:
 
 
 class Files(Ordered):
-    """Batches from files, made by `tl.data.files`: `epoch(n)` gives those of one epoch, as NumPy arrays."""
+    """Batches of the rows of files, made by `tl.data.files`. Iteration gives NumPy arrays, in a new order each time.
+
+    `epoch(n)` gives the batches of epoch n as Columns, whose rows are read when they are asked for.
+
+    >>> import tempfile, numpy as np, trellis as tl
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     np.savez(f"{folder}/rows.npz", x=np.arange(4))
+    ...     files = tl.data.files(f"{folder}/rows.npz", 2)
+    ...     files.rows, len(files), sorted(np.concatenate([x for (x,) in files]).tolist())
+    (4, 2, [0, 1, 2, 3])
+    """
 
     def __init__(
         self, paths: list[str], batch_size: int, columns: Sequence[str] | None, shuffle: bool, seed: int, drop_last: bool,
@@ -189,7 +199,16 @@ class Rows:
 
 
 class Column:
-    """A column of a batch whose rows are read when they are asked for: `column[first:last]`."""
+    """A column of a batch whose rows are read when they are asked for: `column[first:last]`.
+
+    >>> import tempfile, numpy as np, trellis as tl
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     np.savez(f"{folder}/rows.npz", x=np.arange(4))
+    ...     files = tl.data.files(f"{folder}/rows.npz", 2, shuffle=False)
+    ...     [column] = next(files.epoch(0))
+    ...     len(column), column[1:].tolist()
+    (2, [1])
+    """
 
     def __init__(self, rows: Rows, name: str, dtype: Any = None) -> None:
         shape, own = rows.source.forms[name]

@@ -40,7 +40,13 @@ def prefetch(
 
 
 class Prefetched:
-    """Batches that are read ahead, made by `tl.data.prefetch`."""
+    """Batches that are read ahead, made by `tl.data.prefetch`.
+
+    >>> import trellis as tl
+    >>> batches = tl.data.prefetch([1, 2, 3], ahead=2)
+    >>> isinstance(batches, tl.data.Prefetched), list(batches)
+    (True, [1, 2, 3])
+    """
 
     def __init__(self, data: Any, ahead: int, per_process: bool) -> None:
         self.data, self.ahead, self.per_process = data, ahead, per_process

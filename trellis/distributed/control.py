@@ -19,11 +19,21 @@ from typing import Any
 
 
 class DistributedError(RuntimeError):
-    """Processes do not agree, or one of them has ended. The message names the ranks."""
+    """Processes do not agree, or one of them has ended. The message names the ranks.
+
+    >>> import trellis as tl
+    >>> issubclass(tl.distributed.DistributedError, RuntimeError)
+    True
+    """
 
 
 class StuckError(DistributedError, TimeoutError):
-    """A process did not come within the timeout. The message names its rank."""
+    """A process did not come within the timeout. The message names its rank.
+
+    >>> import trellis as tl
+    >>> issubclass(tl.distributed.StuckError, (tl.distributed.DistributedError, TimeoutError))
+    True
+    """
 
 
 def begun_text(framework: str) -> str:

@@ -52,7 +52,15 @@ class Rules:
 
 
 class Mesh:
-    """See `mesh`. The Trainer asks it for two things: `is_first`, whether this process prints and writes, and `steps`."""
+    """The devices of all processes as named axes, made by `tl.distributed.mesh`.
+
+    `is_first` is whether this process prints and writes; `Trainer` takes its steps from `steps`.
+
+    >>> import trellis as tl
+    >>> mesh = tl.distributed.mesh(data=-1)
+    >>> mesh.sizes, mesh.is_first
+    ({'data': 1, 'model': 1}, True)
+    """
 
     def __init__(self, asked: dict[str, int], rules: Mapping[str, Any]) -> None:
         self.asked, self.given_rules = asked, dict(rules)

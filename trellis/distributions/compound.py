@@ -59,7 +59,14 @@ class MixtureSameFamily(
     cdf=lambda d, x: d._weighted(d.components._cdf(x[..., None])), mean=lambda d: d._weighted(d.components._mean()),
     variance=lambda d: d._weighted(d.components._variance() + (means := d.components._mean()) ** 2) - d._weighted(means) ** 2,
 ):  # fmt: skip
-    """Draws of one of k `components`, a distribution with the batch axes [..., k], that the Categorical `mixture` chooses."""
+    """Draws of one of k `components`, a distribution with the batch axes [..., k], that the Categorical `mixture` chooses.
+
+    >>> import numpy as np
+    >>> from trellis.distributions import Categorical, MixtureSameFamily, Normal
+    >>> mixture = MixtureSameFamily(Categorical(np.array([0.5, 0.5])), Normal(np.array([-1.0, 1.0]), 0.1))
+    >>> float(mixture.mean), round(float(mixture.cdf(0.0)), 4)
+    (0.0, 0.5)
+    """
 
     mixture: Categorical
     components: Distribution
@@ -120,7 +127,13 @@ class Affine(
     Transform, sign=property(lambda t: tl.sign(t.scale)), log_slope=lambda t, x: tl.log(tl.abs(t.scale)),
     forward=lambda t, x: t.loc + t.scale * x, inverse=lambda t, y: (y - t.loc) / t.scale,
 ):  # fmt: skip
-    """loc + scale * x."""
+    """loc + scale * x.
+
+    >>> import trellis as tl
+    >>> t = tl.distributions.Affine(1.0, 2.0)
+    >>> t(3.0).item(), t.inverse(7.0).item()
+    (7.0, 3.0)
+    """
 
     loc: Operand
     scale: Operand
@@ -130,28 +143,51 @@ class Exp(
     Transform, codomain=(0.0, math.inf), log_slope=lambda t, x: x,
     forward=lambda t, x: tl.exp(x), inverse=lambda t, y: tl.log(y),
 ):  # fmt: skip
-    """exp(x)."""
+    """exp(x).
+
+    >>> import trellis as tl
+    >>> t = tl.distributions.Exp()
+    >>> t(0.0).item(), t.inverse(1.0).item()
+    (1.0, 0.0)
+    """
 
 
 class Sigmoid(
     Transform, codomain=(0.0, 1.0), log_slope=lambda t, x: -tl.logaddexp(x, 0.0) - tl.logaddexp(-x, 0.0),
     forward=lambda t, x: tl.expit(x), inverse=lambda t, y: tl.logit(y),
 ):  # fmt: skip
-    """1 / (1 + exp(-x))."""
+    """1 / (1 + exp(-x)).
+
+    >>> import trellis as tl
+    >>> t = tl.distributions.Sigmoid()
+    >>> t(0.0).item(), t.inverse(0.5).item()
+    (0.5, 0.0)
+    """
 
 
 class Softplus(
     Transform, codomain=(0.0, math.inf), log_slope=lambda t, x: -tl.logaddexp(-x, 0.0),
     forward=lambda t, x: tl.logaddexp(x, 0.0), inverse=lambda t, y: y + tl.log(-tl.expm1(-y)),
 ):  # fmt: skip
-    """log(1 + exp(x))."""
+    """log(1 + exp(x)).
+
+    >>> import trellis as tl
+    >>> round(tl.distributions.Softplus()(0.0).item(), 4)
+    0.6931
+    """
 
 
 class Tanh(
     Transform, codomain=(-1.0, 1.0), log_slope=lambda t, x: 2.0 * (math.log(2.0) - x - tl.logaddexp(-2.0 * x, 0.0)),
     forward=lambda t, x: tl.tanh(x), inverse=lambda t, y: tl.atanh(y),
 ):  # fmt: skip
-    """tanh(x)."""
+    """tanh(x).
+
+    >>> import trellis as tl
+    >>> t = tl.distributions.Tanh()
+    >>> t(0.0).item(), t.log_slope(0.0).item()
+    (0.0, 0.0)
+    """
 
 
 class Chain(
@@ -159,7 +195,13 @@ class Chain(
     forward=lambda t, x: functools.reduce(lambda value, one: one._forward(value), t.transforms, x),
     inverse=lambda t, y: functools.reduce(lambda value, one: one._inverse(value), reversed(t.transforms), y),
 ):  # fmt: skip
-    """One transform after the other; the first of `transforms` comes first."""
+    """One transform after the other; the first of `transforms` comes first.
+
+    >>> import trellis as tl
+    >>> from trellis.distributions import Affine, Chain, Exp
+    >>> round(Chain([Affine(1.0, 2.0), Exp()])(0.0).item(), 4)  # exp(1 + 2 * 0)
+    2.7183
+    """
 
     transforms: Any
 

@@ -45,7 +45,15 @@ class Normal(
     below=lambda d, z: tl.erfc(z * -math.sqrt(0.5)) / 2.0, quantile=lambda d, q: _normal_quantile(q),
     kl=lambda p, q: tl.log(q.scale / p.scale) + ((p.scale / q.scale) ** 2 + ((p.loc - q.loc) / q.scale) ** 2 - 1.0) / 2.0,
 ):  # fmt: skip
-    """Normal numbers of mean `loc` and standard deviation `scale`."""
+    """Normal numbers of mean `loc` and standard deviation `scale`.
+
+    >>> import trellis as tl
+    >>> d = tl.distributions.Normal(1.0, 2.0)
+    >>> d.cdf(1.0).item(), round(d.log_prob(1.0).item(), 4)
+    (0.5, -1.6121)
+    >>> d.sample((3,), seed=0).shape
+    (3,)
+    """
 
 
 class LogNormal(
@@ -56,7 +64,13 @@ class LogNormal(
     information=lambda d: d._normal()._entropy() + d.loc, centre=lambda d: tl.exp(d.loc + d.scale**2 / 2.0),
     spread=lambda d: tl.expm1(d.scale**2) * tl.exp(2.0 * d.loc + d.scale**2),
 ):  # fmt: skip
-    """exp(x) for normal x of mean `loc` and standard deviation `scale`."""
+    """exp(x) for normal x of mean `loc` and standard deviation `scale`.
+
+    >>> import trellis as tl
+    >>> d = tl.distributions.LogNormal(0.0, 1.0)
+    >>> round(d.mean.item(), 4), d.cdf(1.0).item()
+    (1.6487, 0.5)
+    """
 
 
 class HalfNormal(
@@ -66,7 +80,13 @@ class HalfNormal(
     quantile=lambda d, q: -_normal_quantile((1.0 - q) / 2.0),
     kl=lambda p, q: tl.log(q.scale / p.scale) + ((p.scale / q.scale) ** 2 - 1.0) / 2.0,
 ):  # fmt: skip
-    """|x| for normal x of mean 0 and standard deviation `scale`."""
+    """|x| for normal x of mean 0 and standard deviation `scale`.
+
+    >>> import trellis as tl
+    >>> d = tl.distributions.HalfNormal(1.0)
+    >>> round(d.mean.item(), 4), round(d.cdf(1.0).item(), 4)
+    (0.7979, 0.6827)
+    """
 
     scale: Operand
 
@@ -78,7 +98,13 @@ class Uniform(
         (q.low <= p.low) & (q.high >= p.high), tl.log((q.high - q.low) / (p.high - p.low)), math.inf
     ),
 ):  # fmt: skip
-    """Equally likely numbers between `low` and `high`."""
+    """Equally likely numbers between `low` and `high`.
+
+    >>> import trellis as tl
+    >>> d = tl.distributions.Uniform(0.0, 4.0)
+    >>> d.mean.item(), d.cdf(1.0).item()
+    (2.0, 0.25)
+    """
 
     low: Operand
     high: Operand
@@ -96,7 +122,13 @@ class Exponential(
     log_density=lambda d, z: -z, below=lambda d, z: -tl.expm1(-z), quantile=lambda d, q: -tl.log1p(-q),
     kl=lambda p, q: tl.log(p.rate / q.rate) + q.rate / p.rate - 1.0,
 ):  # fmt: skip
-    """Waiting times for events that happen `rate` times per unit of time: mean 1 / rate."""
+    """Waiting times for events that happen `rate` times per unit of time: mean 1 / rate.
+
+    >>> import trellis as tl
+    >>> d = tl.distributions.Exponential(2.0)
+    >>> d.mean.item(), round(d.cdf(0.5).item(), 4)
+    (0.5, 0.6321)
+    """
 
     rate: Operand
 
@@ -108,7 +140,13 @@ class Laplace(
     kl=lambda p, q: tl.log(q.scale / p.scale) - 1.0
     + ((distance := tl.abs(p.loc - q.loc)) + p.scale * tl.exp(-distance / p.scale)) / q.scale,
 ):  # fmt: skip
-    """Numbers of density exp(-|x - loc| / scale) / (2 * scale)."""
+    """Numbers of density exp(-|x - loc| / scale) / (2 * scale).
+
+    >>> import trellis as tl
+    >>> d = tl.distributions.Laplace(0.0, 1.0)
+    >>> round(d.log_prob(0.0).item(), 4), d.cdf(0.0).item()
+    (-0.6931, 0.5)
+    """
 
 
 class Cauchy(
@@ -117,7 +155,13 @@ class Cauchy(
     quantile=lambda d, q: tl.sign(q - 0.5) / tl.tan(math.pi * (0.5 - tl.abs(q - 0.5))),
     kl=lambda p, q: tl.log(((p.scale + q.scale) ** 2 + (p.loc - q.loc) ** 2) / (4.0 * p.scale * q.scale)),
 ):  # fmt: skip
-    """Numbers of density 1 / (pi * scale * (1 + z**2)) with z = (x - loc) / scale; they have no mean: it is NaN."""
+    """Numbers of density 1 / (pi * scale * (1 + z**2)) with z = (x - loc) / scale; they have no mean: it is NaN.
+
+    >>> import trellis as tl
+    >>> d = tl.distributions.Cauchy(0.0, 1.0)
+    >>> round(d.log_prob(0.0).item(), 4), d.cdf(1.0).item()
+    (-1.1447, 0.75)
+    """
 
 
 class Gumbel(
@@ -126,7 +170,13 @@ class Gumbel(
     kl=lambda p, q: -tl.log(ratio := p.scale / q.scale) + _EULER * (ratio - 1.0) - 1.0
     + tl.exp((distance := (q.loc - p.loc) / q.scale) + tl.gammaln(ratio + 1.0)) - distance,
 ):  # fmt: skip
-    """Numbers that are not above t with probability exp(-exp(-(t - loc) / scale)): the largest of many."""
+    """Numbers that are not above t with probability exp(-exp(-(t - loc) / scale)): the largest of many.
+
+    >>> import trellis as tl
+    >>> d = tl.distributions.Gumbel(0.0, 1.0)
+    >>> round(d.mean.item(), 4), round(d.cdf(0.0).item(), 4)
+    (0.5772, 0.3679)
+    """
 
 
 # ---- draws that have gradients by implicit differentiation ---------------------------------------------------------------------
@@ -161,7 +211,13 @@ class Gamma(
     kl=lambda p, q: ((a := p.concentration) - (b := q.concentration)) * tl.digamma(a) - tl.gammaln(a) + tl.gammaln(b)
     - b * tl.log(ratio := q.rate / p.rate) + a * (ratio - 1.0),
 ):  # fmt: skip
-    """Positive numbers of density rate**a * x**(a - 1) * exp(-rate * x) / gamma(a), where a is `concentration`."""
+    """Positive numbers of density rate**a * x**(a - 1) * exp(-rate * x) / gamma(a), where a is `concentration`.
+
+    >>> import trellis as tl
+    >>> d = tl.distributions.Gamma(3.0, 2.0)
+    >>> d.mean.item(), d.variance.item()
+    (1.5, 0.75)
+    """
 
     concentration: Operand
     rate: Operand = 1.0
@@ -179,7 +235,13 @@ class Beta(
     spread=lambda d: math.prod(d._both()) / ((n := sum(d._both())) ** 2 * (n + 1.0)),
     kl=lambda p, q: q._log_norm() - p._log_norm() + sum((a - b) * log for a, b, log in zip(p._both(), q._both(), p._logs())),
 ):  # fmt: skip
-    """Numbers between 0 and 1 of density x**(a - 1) * (1 - x)**(b - 1) / B(a, b): a is `concentration1`, b `concentration0`."""
+    """Numbers between 0 and 1 of density x**(a - 1) * (1 - x)**(b - 1) / B(a, b): a is `concentration1`, b `concentration0`.
+
+    >>> import trellis as tl
+    >>> d = tl.distributions.Beta(2.0, 3.0)
+    >>> round(d.mean.item(), 4), round(d.variance.item(), 4)
+    (0.4, 0.04)
+    """
 
     concentration1: Operand
     concentration0: Operand
@@ -193,7 +255,14 @@ class Dirichlet(
     centre=lambda d: d.concentration / d._total(), spread=lambda d: (mean := d._centre()) * (1.0 - mean) / (d._total() + 1.0),
     kl=lambda p, q: q._log_norm() - p._log_norm() + tl.sum((p.concentration - q.concentration) * p._logs(), axis=-1),
 ):  # fmt: skip
-    """Vectors of positive numbers with the sum 1, of density prod(x**(a - 1)) / B(a), where a [..., k] is `concentration`."""
+    """Vectors of positive numbers with the sum 1, of density prod(x**(a - 1)) / B(a), where a [..., k] is `concentration`.
+
+    >>> import numpy as np
+    >>> import trellis as tl
+    >>> d = tl.distributions.Dirichlet(np.array([1.0, 1.0, 2.0]))
+    >>> d.mean.tolist(), round(float(tl.sum(d.sample(seed=0))), 4)
+    ([0.25, 0.25, 0.5], 1.0)
+    """
 
     concentration: AnyArray
     event_rank = 1
@@ -223,7 +292,13 @@ class StudentT(
     centre=lambda d: tl.where(d.df > 1.0, 0.0, math.nan),
     spread=lambda d: tl.where(d.df > 2.0, d.df / tl.maximum(d.df - 2.0, 1e-30), tl.where(d.df > 1.0, math.inf, math.nan)),
 ):  # fmt: skip
-    """loc + scale * z / sqrt(c / df) with a standard normal z and a chi-squared c of `df` degrees of freedom."""
+    """loc + scale * z / sqrt(c / df) with a standard normal z and a chi-squared c of `df` degrees of freedom.
+
+    >>> import trellis as tl
+    >>> d = tl.distributions.StudentT(5.0)
+    >>> d.mean.item(), round(d.variance.item(), 4), d.cdf(0.0).item()
+    (0.0, 1.6667, 0.5)
+    """
 
     df: Operand
     loc: Operand = 0.0
@@ -241,7 +316,14 @@ class MultivariateNormal(
     kl=lambda p, q: q._log_det() - p._log_det() - p.loc.shape[-1] / 2.0 + tl.sum(q._standard(p.loc) ** 2, axis=-1) / 2.0
     + tl.sum(tl.linalg.solve_triangular(q.scale_tril, p.scale_tril, lower=True) ** 2, axis=(-2, -1)) / 2.0,
 ):  # fmt: skip
-    """Normal vectors of mean `loc` [..., k], and `covariance` or its lower Cholesky factor `scale_tril` [..., k, k]."""
+    """Normal vectors of mean `loc` [..., k], and `covariance` or its lower Cholesky factor `scale_tril` [..., k, k].
+
+    >>> import numpy as np
+    >>> import trellis as tl
+    >>> d = tl.distributions.MultivariateNormal(np.zeros(2), covariance=np.array([[2.0, 1.0], [1.0, 2.0]]))
+    >>> d.sample((4,), seed=0).shape, round(float(d.log_prob(np.zeros(2))), 4)
+    ((4, 2), -2.3872)
+    """
 
     loc: AnyArray
     covariance: AnyArray | None = None

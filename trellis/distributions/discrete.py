@@ -24,7 +24,13 @@ class Poisson(
     below=lambda d, k: 1.0 - gammainc(k + 1.0, d.rate), centre=lambda d: d.rate, spread=lambda d: d.rate,
     kl=lambda p, q: p.rate * tl.log(p.rate / q.rate) - p.rate + q.rate,
 ):  # fmt: skip
-    """Counts of events that happen `rate` times on average."""
+    """Counts of events that happen `rate` times on average.
+
+    >>> import trellis as tl
+    >>> d = tl.distributions.Poisson(2.0)
+    >>> d.mean.item(), round(d.log_prob(0.0).item(), 4)
+    (2.0, -2.0)
+    """
 
     rate: Operand
     has_rsample = False
@@ -81,7 +87,13 @@ _FEW = 16  # that many are drawn one by one
 
 
 class Bernoulli(_Odds, information=lambda d: -sum(_times(share, log) for share, log in zip(d._shares(), d._logs()))):
-    """1 with probability `probs`, else 0; `logits` is log(probs / (1 - probs))."""
+    """1 with probability `probs`, else 0; `logits` is log(probs / (1 - probs)).
+
+    >>> import trellis as tl
+    >>> d = tl.distributions.Bernoulli(0.25)
+    >>> d.mean.item(), round(d.log_prob(1.0).item(), 4)
+    (0.25, -1.3863)
+    """
 
     probs: Operand | None = None
     logits: Operand | None = None
@@ -89,7 +101,13 @@ class Bernoulli(_Odds, information=lambda d: -sum(_times(share, log) for share, 
 
 
 class Binomial(_Odds):
-    """How often out of `total_count` times, an int, something happens with probability `probs`, or with these `logits`."""
+    """How often out of `total_count` times, an int, something happens with probability `probs`, or with these `logits`.
+
+    >>> import trellis as tl
+    >>> d = tl.distributions.Binomial(10, 0.25)
+    >>> d.mean.item(), d.variance.item()
+    (2.5, 1.875)
+    """
 
     total_count: int = dataclasses.field(metadata={"static": True})
     probs: Operand | None = None
@@ -119,7 +137,14 @@ class Categorical(
     spread=lambda d: tl.sum((d._classes() - d._centre()[..., None]) ** 2 * tl.exp(d._logs()), axis=-1),
     kl=lambda p, q: tl.sum(_times(tl.exp(p._logs()), p._logs() - q._logs()), axis=-1),
 ):  # fmt: skip
-    """Classes 0 to k - 1, of probabilities `probs` [..., k] or softmax(`logits`)."""
+    """Classes 0 to k - 1, of probabilities `probs` [..., k] or softmax(`logits`).
+
+    >>> import numpy as np
+    >>> import trellis as tl
+    >>> d = tl.distributions.Categorical(np.array([0.2, 0.8]))
+    >>> round(float(d.log_prob(1)), 4), d.sample((3,), seed=0).shape
+    (-0.2231, (3,))
+    """
 
     probs: AnyArray | None = None
     logits: AnyArray | None = None

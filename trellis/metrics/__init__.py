@@ -96,11 +96,25 @@ install(Metric, "Metric")
 
 
 class Accuracy(Metric, values=lambda m, x, y: {"total": tl.argmax(x, axis=-1) == _labels(y, x)[..., 0]}):
-    """The share of examples whose largest score is that of the class in `target`."""
+    """The share of examples whose largest score is that of the class in `target`.
+
+    >>> import numpy as np
+    >>> import trellis as tl
+    >>> prediction, target = np.array([[0.1, 0.9], [0.8, 0.2], [0.3, 0.7]]), np.array([1, 1, 1])
+    >>> round(float(tl.metrics.Accuracy()(prediction, target)), 4)
+    0.6667
+    """
 
 
 class TopKAccuracy(Accuracy, values=lambda m, x, y: _near(m.k, x, y)):
-    """The share of examples whose class has one of the `k` largest scores."""
+    """The share of examples whose class has one of the `k` largest scores.
+
+    >>> import numpy as np
+    >>> import trellis as tl
+    >>> prediction, target = np.array([[0.1, 0.2, 0.7], [0.5, 0.4, 0.1]]), np.array([1, 2])
+    >>> float(tl.metrics.TopKAccuracy(2)(prediction, target))
+    0.5
+    """
 
     def __init__(self, k: int = 5) -> None:
         self.k = integer("TopKAccuracy", "k", k, 1)
@@ -129,21 +143,47 @@ class Precision(_Counts, formula=lambda m, s: _share(s["hits"], s["found"])):
 
     With one number per example, those above `threshold` are taken for positive. With one score per class in the last axis, the
     largest one decides, and the result is the mean over the classes.
+
+    >>> import numpy as np
+    >>> import trellis as tl
+    >>> scores, target = np.array([0.9, 0.6, 0.4, 0.2]), np.array([1, 0, 1, 0])
+    >>> float(tl.metrics.Precision()(scores, target))
+    0.5
     """
 
 
 class Recall(_Counts, formula=lambda m, s: _share(s["hits"], s["actual"])):
-    """The share of the examples of a class that are taken for it; predictions are as in `Precision`."""
+    """The share of the examples of a class that are taken for it; predictions are as in `Precision`.
+
+    >>> import numpy as np
+    >>> import trellis as tl
+    >>> scores, target = np.array([0.9, 0.6, 0.4, 0.2]), np.array([1, 0, 1, 0])
+    >>> float(tl.metrics.Recall(threshold=0.3)(scores, target))
+    1.0
+    """
 
 
 class F1Score(_Counts, formula=lambda m, s: _share(2.0 * s["hits"], s["found"] + s["actual"])):
-    """The harmonic mean of precision and recall; predictions are as in `Precision`."""
+    """The harmonic mean of precision and recall; predictions are as in `Precision`.
+
+    >>> import numpy as np
+    >>> import trellis as tl
+    >>> scores, target = np.array([0.9, 0.6, 0.4, 0.2]), np.array([1, 0, 1, 0])
+    >>> float(tl.metrics.F1Score()(scores, target))
+    0.5
+    """
 
 
 class AUC(Metric, leading=1):
     """The area under the receiver operating characteristic of scores between 0 and 1, by the trapezoids of `thresholds`.
 
     It is exact for scores that are multiples of 1 / (thresholds - 1).
+
+    >>> import numpy as np
+    >>> import trellis as tl
+    >>> scores, target = np.array([0.9, 0.6, 0.4, 0.2]), np.array([1, 0, 1, 0])
+    >>> float(tl.metrics.AUC()(scores, target))
+    0.75
     """
 
     def __init__(self, thresholds: int = 201) -> None:
@@ -161,29 +201,64 @@ class AUC(Metric, leading=1):
 
 
 class MeanSquaredError(Metric, values=lambda m, x, y: {"total": (x - tl.reshape(y, x.shape)) ** 2}):
-    """The mean of (prediction - target)**2."""
+    """The mean of (prediction - target)**2.
+
+    >>> import numpy as np
+    >>> import trellis as tl
+    >>> prediction, target = np.array([1.0, 2.0, 4.0]), np.array([1.0, 3.0, 2.0])
+    >>> round(float(tl.metrics.MeanSquaredError()(prediction, target)), 4)
+    1.6667
+    """
 
 
 class RootMeanSquaredError(MeanSquaredError, formula=lambda m, s: tl.sqrt(s["total"] / s["count"])):
-    """The root of the mean of (prediction - target)**2."""
+    """The root of the mean of (prediction - target)**2.
+
+    >>> import numpy as np
+    >>> import trellis as tl
+    >>> prediction, target = np.array([1.0, 2.0, 4.0]), np.array([1.0, 3.0, 2.0])
+    >>> round(float(tl.metrics.RootMeanSquaredError()(prediction, target)), 4)
+    1.291
+    """
 
 
 class MeanAbsoluteError(MeanSquaredError, values=lambda m, x, y: {"total": tl.abs(x - tl.reshape(y, x.shape))}):
-    """The mean of |prediction - target|."""
+    """The mean of |prediction - target|.
+
+    >>> import numpy as np
+    >>> import trellis as tl
+    >>> prediction, target = np.array([1.0, 2.0, 4.0]), np.array([1.0, 3.0, 2.0])
+    >>> float(tl.metrics.MeanAbsoluteError()(prediction, target))
+    1.0
+    """
 
 
 class R2Score(
     Metric, formula=lambda m, s: 1.0 - s["total"] / (s["squares"] - s["targets"] ** 2 / s["count"]),
     values=lambda m, x, y: {"total": (x - (y := tl.reshape(y, x.shape))) ** 2, "targets": y, "squares": y**2},
 ):  # fmt: skip
-    """1 - sum((target - prediction)**2) / sum((target - mean(target))**2)."""
+    """1 - sum((target - prediction)**2) / sum((target - mean(target))**2).
+
+    >>> import numpy as np
+    >>> import trellis as tl
+    >>> prediction, target = np.array([1.0, 2.0, 4.0]), np.array([1.0, 3.0, 2.0])
+    >>> float(tl.metrics.R2Score()(prediction, target))
+    -1.5
+    """
 
 
 class Perplexity(
     Metric, formula=lambda m, s: tl.exp(s["total"] / s["count"]),
     values=lambda m, x, y: {"total": -tl.take_along_axis(tl.log_softmax(x, axis=-1), _labels(y, x), axis=-1)[..., 0]},
 ):  # fmt: skip
-    """exp of the mean cross entropy of logits [..., k] and classes [...]; `weights` leaves out what is padding."""
+    """exp of the mean cross entropy of logits [..., k] and classes [...]; `weights` leaves out what is padding.
+
+    >>> import numpy as np
+    >>> import trellis as tl
+    >>> logits, target = np.zeros((5, 4)), np.array([0, 1, 2, 3, 0])
+    >>> round(float(tl.metrics.Perplexity()(logits, target)), 4)  # as unsure as among 4 equal ones
+    4.0
+    """
 
 
 KNOWN: dict[str, type[Metric]] = {

@@ -41,6 +41,15 @@ def transpile(
     With `check` the result is compared with the original: outputs in evaluation and in training, gradients, another batch size.
     A result that differs is a TranspileError that names the first submodule that differs. The source itself is not changed.
     `progress` is called with a line for each step.
+
+    >>> import numpy as np
+    >>> import torch
+    >>> import trellis as tl
+    >>> source = torch.nn.Linear(2, 1)
+    >>> model = tl.transpile(source, to="numpy", example=(torch.ones(3, 2),))
+    >>> x = np.ones((5, 2), np.float32)
+    >>> type(model(x)).__name__, bool(np.allclose(model(x), source(torch.from_numpy(x)).detach()))
+    ('ndarray', True)
     """
     say = progress or (lambda line: None)
     torch, original = _original(obj, to, example, example_kwargs)
@@ -250,7 +259,16 @@ def from_torch_module(
 # ---- a report in place of an error ---------------------------------------------------------------------------------------------
 @dataclass
 class TranspileReport:
-    """What `can_transpile` found. As a bool, whether the source can be transpiled."""
+    """What `can_transpile` found. As a bool, whether the source can be transpiled.
+
+    >>> import torch
+    >>> import trellis as tl
+    >>> report = tl.can_transpile(torch.relu, "numpy", example=(torch.ones(3),))
+    >>> report.ok, report.missing
+    (True, [])
+    >>> print(report)
+    can be transpiled: 1 calls of 1 ops
+    """
 
     ok: bool
     ops: Counter[str] = field(default_factory=Counter)
@@ -275,6 +293,15 @@ def can_transpile(
 
     It names the ops used, those that have no row with the line of the source that needs each, or the line of a branch on values,
     in evaluation and in training. A `torch.autograd.Function` of one's own is converted and compared.
+
+    >>> import torch
+    >>> import trellis as tl
+    >>> def branch(x):
+    ...     return x if x.sum() > 0 else -x
+    >>> bool(tl.can_transpile(branch, "numpy", example=(torch.ones(3),)))
+    False
+    >>> bool(tl.can_transpile(torch.tanh, "numpy", example=(torch.ones(3),)))
+    True
     """
     try:
         torch, original = _original(obj, to, example, example_kwargs)

@@ -46,7 +46,18 @@ _MODEL_BYTES = 2**23  # a larger model takes its steps one by one, and no memory
 
 
 class NonFiniteLoss(FloatingPointError):
-    """The loss or a parameter is NaN or infinite. The message names the step and the first non-finite numbers."""
+    """The loss or a parameter is NaN or infinite. The message names the step and the first non-finite numbers.
+
+    >>> import numpy as np
+    >>> import trellis as tl
+    >>> model = tl.Sequential(tl.Linear(2, 1, seed=0), tl.Lambda(lambda x: tl.sqrt(-tl.abs(x))))
+    >>> x, y = np.ones((4, 2), np.float32), np.zeros((4, 1), np.float32)
+    >>> try:
+    ...     tl.Trainer(progress=False).fit(model, (x, y), tl.mse_loss, tl.SGD(0.1))
+    ... except tl.NonFiniteLoss as error:
+    ...     print(str(error)[:46])
+    fit: epoch 1, step 1: the loss is nan; the par
+    """
 
 
 class Moment(NamedTuple):
