@@ -10,11 +10,13 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parent)]
 
+import program_pages  # noqa: E402
 import reference_pages  # noqa: E402
 
 import trellis  # noqa: E402
 
 reference_pages.write(HERE)
+program_pages.write(HERE)
 
 project, author, release = "Trellis", "The Trellis authors", trellis.__version__
 extensions = ["myst_parser", "sphinx_copybutton"]
@@ -39,4 +41,5 @@ def mend(app, error: Exception | None) -> None:
 
 
 def setup(app) -> None:
+    app.connect("source-read", program_pages.lead_to_pages)
     app.connect("build-finished", mend)

@@ -13,34 +13,48 @@ OWNERS = {
     "Optimizer": "Methods of optimizers", "Metric": "Methods of metrics", "Distribution": "Methods of distributions",
     "argument": "Arguments",
 }  # fmt: skip
+# These come first, in this order; then the others by name.
+FIRST = ("NumPy", "torch", "JAX", "Keras", "TensorFlow", "Ivy")
 TOP = """# From other libraries
 
-What the names of other libraries are called here. The tables hold the names that differ; a name that is not in them has the same
-name in Trellis (`tl.sum`, `tl.softmax`, `tl.Sequential`), in `tl.linalg` or in `tl.fft`. Names that differ in capital letters or
-underscores only (`Conv2d`, `BatchNorm1d`) are left out. The errors tell the same:
+The tables say what the names of other libraries are called here: {links}.
+
+The tables hold the names that differ. Any other name is the same in Trellis (`tl.sum`, `tl.softmax`, `tl.Sequential`), in
+`tl.linalg` or in `tl.fft`. Names that differ only in capital letters or underscores (`Conv2d`, `BatchNorm1d`) are left out. An
+error says the same where a program uses such a name:
 
 ```
 >>> tl.cat
-AttributeError: module 'trellis' has no attribute 'cat'; cat of torch is `tl.concat(arrays, axis=0)` here
+AttributeError: module 'trellis' has no attribute 'cat';
+cat of torch is `tl.concat(arrays, axis=0)` here
 ```
 
-`x` is a `tl.Array`, `c` a `tl.Container`, `model` a `tl.Module`, `normal` a distribution; other names stand for arguments.
-`trellis/core/hints.tsv` is the source of this page: `python tests/migration.py` writes it.
+In the tables `x` is a `tl.Array`, `c` a `tl.Container`, `model` a `tl.Module` and `normal` a distribution; other names stand for
+arguments. `python tests/migration.py` writes this page from `trellis/core/hints.tsv`, the table of the errors.
 """
+
+
+def place(library: str) -> tuple[int, str]:
+    return FIRST.index(library) if library in FIRST else len(FIRST), library.lower()
+
+
+def in_trellis(row: Row) -> str:
+    """What to write, and a note."""
+    return "; ".join(text for text in (f"`{row.here}`" if row.here else "", row.note) if text)
 
 
 def page() -> str:
     """The text of the page."""
     rows = [Row(*line.split("\t")) for line in lines()]
-    libraries = dict.fromkeys(name for row in rows for name in row.library.split(", "))
-    parts = [TOP]
-    for library in sorted(libraries, key=str.lower):
+    libraries = sorted({name for row in rows for name in row.library.split(", ")}, key=place)
+    parts = [TOP.format(links=", ".join(f"[{library}](#{library.lower()})" for library in libraries))]
+    for library in libraries:
         parts.append(f"\n## {library}\n")
         for owner, title in OWNERS.items():
             own = [row for row in rows if row.owner == owner and library in row.library.split(", ")]
             if own:
-                parts.append(f"\n### {title} of {library}\n\n| {library} | Trellis | |\n|---|---|---|\n")
-                parts += [f"| `{row.name}` | {f'`{row.here}`' if row.here else ''} | {row.note} |\n" for row in own]
+                parts.append(f"\n### {title} of {library}\n\n| {library} | Trellis |\n|---|---|\n")
+                parts += [f"| `{row.name}` | {in_trellis(row)} |\n" for row in own]
     return "".join(parts)
 
 

@@ -99,7 +99,7 @@ def _line(name: str, kink: Kink) -> str:
 
 
 def table() -> str:
-    head = ["| function | at | derivative of the sum of the results, by each array | source |", "|---|---|---|---|"]
+    head = ["| function | at | derivative | source |", "|---|---|---|---|"]
     return "\n".join([*head, *(_line(name, kink) for name, kink in KINKS.items())]) + "\n"
 
 
