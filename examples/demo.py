@@ -13,6 +13,7 @@ import json
 import os
 import sys
 import time
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -122,17 +123,23 @@ def main() -> None:
             print(f"  {os.path.relpath(sys.executable)} -m pip install '.[{name}]'")
 
 
+def listed(names: Iterable[str]) -> str:
+    """The names in a sentence: a, b and c."""
+    *first, last = names
+    return f"{', '.join(first)} and {last}" if first else last
+
+
 def write_page(path: Path, rows: Any, curves: Any, largest: float, missing: list[str], digits: Any) -> None:
     """The story of this run as one page of HTML, which fetches nothing."""
     images, labels = digits
     first = [int(np.flatnonzero(labels == digit)[0]) for digit in range(10)]
-    parts = [f"A convolutional network reads digits. The same code, from the same seed, trains on {', '.join(curves)}."]
+    parts = [f"A convolutional network reads digits. The same code, from the same seed, trains on {listed(curves)}."]
     together = f"The largest difference between any two of their {len(curves[rows[0][0]])} losses is {largest:.1e}."
     alone = "Only NumPy is installed here. It trains the network with real gradients, on a tape of its own."
     parts.append(together if len(curves) > 1 else alone)
     if missing:
-        add = f"pip install '.[{missing[0]}]' adds a row and a curve beside the others, equal to rounding."
-        parts.append(f"Not installed here: {', '.join(missing)}. {add}")
+        add = f"After pip install '.[{missing[0]}]' the page has one more row, and one more curve over the first."
+        parts.append(f"Not installed here: {listed(missing)}. {add}")
     facts = {
         "claim": " ".join(parts),
         "about": "Difference: the largest between the losses of a framework and those of the first. Seconds include the import "

@@ -11,8 +11,9 @@ import trellis as tl
 from trellis.cli import bench, doctor, main
 
 VERSIONS: dict[str, dict[str, str]] = {
-    "all is well": {"numpy": "2.4.6", "jax": "0.10.2", "jaxlib": "0.10.2", "tensorflow": "2.21.0"},
-    "old": {"torch": "2.3.1+cpu"},
+    "all is well": {"trellis": "0.1.0", "numpy": "2.4.6", "jax": "0.10.2", "jaxlib": "0.10.2", "tensorflow": "2.21.0"},
+    "old": {"trellis": "0.1.0", "torch": "2.3.1+cpu"},
+    "sources": {},
     "twice": {"tensorflow": "2.21.0", "tensorflow-cpu": "2.20.0"},
     "unequal": {"jax": "0.10.2", "jaxlib": "0.9.0"},
 }
@@ -37,6 +38,13 @@ def test_doctor_names_what_does_not_fit(installed: Callable[[str], None], name: 
     assert [word for word in words if word not in f"{problem.what}; {problem.fix}"] == []
     installed("all is well")
     assert list(check()) == []
+
+
+def test_doctor_in_a_checkout_that_is_not_installed(installed: Callable[[str], None]) -> None:
+    installed("sources")
+    [problem] = doctor.below_minimum()
+    assert "not installed" in problem.what
+    assert problem.fix == "pip install ."
 
 
 def test_minimum_versions_are_those_of_the_package() -> None:

@@ -94,6 +94,11 @@ def minimum_versions() -> dict[str, str]:
 
 
 def below_minimum() -> Iterator[Problem]:
+    if version("trellis") is None:
+        yield Problem(
+            "trellis runs from its sources and is not installed: the versions that it needs are unknown", "pip install ."
+        )
+        return
     for name, least in minimum_versions().items():
         have = version(name)
         if have is not None and numbers(have) < numbers(least):

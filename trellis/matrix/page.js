@@ -33,8 +33,8 @@ const day = (date) => date.slice(0, 16).replace("T", " ");
 const errorText = (e) => (e === undefined || e === null ? "" : e === 0 ? "0" : e.toExponential(1));
 const seconds = (s) => (s >= 60 ? `${Math.floor(s / 60)} min ${Math.round(s % 60)} s` : s >= 1 ? `${s.toFixed(1)} s` : `${Math.round(s * 1000)} ms`);
 
-// What a test is about: test_conv2d_transpose is "conv2d transpose". Names of another form stay.
-const readable = (name) => (/^test_\w+$/.test(name) ? name.slice(5).replaceAll("_", " ").trim() || name : name);
+// What a test is about: test_conv2d_transpose is "conv2d transpose", w is with. Names of another form stay.
+const readable = (name) => (/^test_\w+$/.test(name) ? name.slice(5).replaceAll("_", " ").replace(/\bw\b/, "with").trim() || name : name);
 // The cells in the order of tables, rows, backends.
 const rows = [];
 const cells = data.cells;
