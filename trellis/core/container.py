@@ -255,7 +255,7 @@ class Container(Operators, MutableMapping[str, Any]):
         return Container() if kept is None else kept
 
     def restructure(self, mapping: Mapping[str, str]) -> Container:
-        """A Container in which what was at each old path is at its new one; the rest stays. Parts left empty disappear.
+        """A Container with the part at each old path moved to its new path; the rest stays. Parts left empty disappear.
 
         >>> Container(dense={"kernel": 1, "bias": 2}).restructure({"dense/kernel": "linear/weight"}).to_dict()
         {'dense': {'bias': 2}, 'linear': {'weight': 1}}

@@ -18,16 +18,17 @@ _END = object()
 def prefetch(
     data: Iterable[Any] | Callable[[int], Iterable[Any]], ahead: int = 2, *, per_process: bool = False
 ) -> Prefetched:  # fmt: skip
-    """Batches of `data`, of which a background thread reads `ahead` in advance: of a torch DataLoader, a tf.data.Dataset, any
-    iterable or iterator, or a function from the epoch to one.
+    """Batches of `data`, which a background thread reads `ahead` batches in advance.
+
+    `data` is a torch DataLoader, a tf.data.Dataset, any iterable or iterator, or a function from the epoch to one.
 
     `Trainer.fit` takes it as it takes `data` itself: a resumed training goes on with the next batch. The thread takes batches of
     an iterator before they are asked for; a training that stops inside an epoch leaves these out.
 
-    `per_process` is for data of which each process of a mesh has a part: a DataLoader with a DistributedSampler, whose
-    `set_epoch` is called, `dataset.shard(size, rank)`, grain. A step takes a batch of every process; together, by rank, they are
-    the batch. All give as many batches, of as many rows. If the order of an epoch follows from its number, a resumed training
-    sees each row once.
+    With `per_process` each process of a mesh has its own part of the data: a DataLoader with a DistributedSampler (its
+    `set_epoch` is called), `dataset.shard(size, rank)`, or grain. A step takes a batch of every process; together, by rank, they
+    are the batch. All processes give equally many batches of equally many rows. If the order of an epoch follows from its
+    number, a resumed training sees each row once.
 
     >>> import trellis as tl
     >>> list(tl.data.prefetch(range(5), ahead=3))

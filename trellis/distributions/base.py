@@ -93,7 +93,7 @@ class Formulas:
 
 @dataclass_transform(eq_default=False, field_specifiers=(dataclasses.field,))
 class Distribution(Formulas):
-    """A distribution: draws of it, their density, and what is known in closed form. Parameters broadcast.
+    """A distribution: draws, their density, and moments in closed form. Parameters broadcast.
 
     `sample(shape, seed=)` draws [*shape, *batch_shape, *event_shape]. If `has_rsample`, gradients flow through a draw to the
     parameters; else a draw is a constant. A formula that does not exist is a NotImplementedError.
@@ -150,7 +150,7 @@ class Distribution(Formulas):
         return self._run("log_prob", value)
 
     def cdf(self, value: Operand, /) -> AnyArray:
-        """The probability of a draw that is not above `value`."""
+        """P(x <= value) for a draw x."""
         return self._run("cdf", value)
 
     def icdf(self, q: Operand, /) -> AnyArray:

@@ -251,7 +251,7 @@ class Perplexity(
     Metric, formula=lambda m, s: tl.exp(s["total"] / s["count"]),
     values=lambda m, x, y: {"total": -tl.take_along_axis(tl.log_softmax(x, axis=-1), _labels(y, x), axis=-1)[..., 0]},
 ):  # fmt: skip
-    """exp of the mean cross entropy of logits [..., k] and classes [...]; `weights` leaves out what is padding.
+    """exp of the mean cross entropy of logits [..., k] and classes [...]; `weights` of 0 leave out padding.
 
     >>> import numpy as np
     >>> import trellis as tl

@@ -286,7 +286,7 @@ class Module(metaclass=Construction):
         return Container(v=gather(self), buffers=gather(self, buffers=True), random=navigation.random_state(self))
 
     def set_state(self, state: Any) -> None:
-        """Take over what `state()` gave, of a Module of the same structure."""
+        """Take over the result of `state()` of a Module of the same structure."""
         state = {"v": {}, "buffers": {}, "random": {}} | dict(Container(state))  # a file keeps no empty Container
         building.assign_arrays(self, state["v"])
         building.assign_arrays(self, state["buffers"], buffers=True)

@@ -377,7 +377,7 @@ def remainder(x1: Operand, x2: Operand, /) -> AnyArray:
 
 
 def round(x: Operand, /, decimals: int = 0) -> AnyArray:
-    """Round to so many decimals, by default to the nearest whole number, halves to the even one.
+    """Round to `decimals` places, by default to the nearest whole number. Halves go to the even neighbour.
 
     >>> import trellis as tl
     >>> tl.round(tl.asarray([0.5, 1.5, 2.4]))

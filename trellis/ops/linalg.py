@@ -293,7 +293,7 @@ def eigvals(x: AnyArray, /) -> AnyArray:
 
 
 def svd(x: AnyArray, /, full_matrices: bool = True) -> SVDResult:
-    """U, S, Vh with U * S @ Vh = x and S falling.
+    """U, S, Vh with U * S @ Vh = x and S in descending order.
 
     >>> import trellis as tl
     >>> tl.linalg.svd(tl.asarray([[3.0, 0.0], [0.0, 4.0]])).S
@@ -303,7 +303,7 @@ def svd(x: AnyArray, /, full_matrices: bool = True) -> SVDResult:
 
 
 def svdvals(x: AnyArray, /) -> AnyArray:
-    """Singular values, falling.
+    """Singular values in descending order.
 
     >>> import trellis as tl
     >>> tl.linalg.svdvals(tl.asarray([[3.0, 0.0], [0.0, 4.0]]))

@@ -149,7 +149,7 @@ def min(x: AnyArray, /, axis: Axis = None, *, keepdims: bool = False) -> AnyArra
 def cumulative_sum(
     x: AnyArray, /, *, axis: int | None = None, dtype: DTypeLike = None, include_initial: bool = False
 ) -> AnyArray:
-    """Running sum along `axis`, which 1-d arrays need not give; with `include_initial` a zero comes first.
+    """Running sum along `axis`, which is optional for 1-d arrays; with `include_initial` a zero comes first.
 
     >>> import trellis as tl
     >>> tl.cumulative_sum(tl.asarray([1, 2, 3]), include_initial=True)
@@ -161,7 +161,7 @@ def cumulative_sum(
 def cumulative_prod(
     x: AnyArray, /, *, axis: int | None = None, dtype: DTypeLike = None, include_initial: bool = False
 ) -> AnyArray:
-    """Running product along `axis`, which 1-d arrays need not give; with `include_initial` a one comes first.
+    """Running product along `axis`, which is optional for 1-d arrays; with `include_initial` a one comes first.
 
     >>> import trellis as tl
     >>> tl.cumulative_prod(tl.asarray([1, 2, 3]))

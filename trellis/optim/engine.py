@@ -287,7 +287,7 @@ class Optimizer:
         return given.rebuild(weights)
 
     def begin(self, v: Any, state: Mapping[str, Any]) -> tuple[Given, State]:
-        """What `overwrite` takes: the arrays of `v` and of a state of it."""
+        """The arguments of `overwrite`: the arrays of `v` and of a state of it."""
         given = Given(self._name, v, v)
         count = int(load(given.backend.name).item(unwrap(state["step"])))
         return given, State(given, self.slots, self._columns(given, state), count)

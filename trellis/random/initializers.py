@@ -152,7 +152,7 @@ def _not_negative(name: str, argument: str, value: float) -> float:
 
 
 class VarianceScaling(Initializer):
-    """Numbers of variance scale / n; n counts inputs ("fan_in"), outputs ("fan_out") or is the mean of both ("fan_avg").
+    """Numbers of variance scale / n, where n counts inputs ("fan_in") or outputs ("fan_out"), or is their mean ("fan_avg").
 
     >>> import trellis as tl
     >>> x = tl.VarianceScaling(2.0, "fan_in")((100, 50), seed=0)  # 100 outputs, 50 inputs

@@ -291,8 +291,8 @@ def can_transpile(
 ) -> TranspileReport:
     """Whether `tl.transpile` can bring a source of torch to the backend `to`: a report, and not an exception.
 
-    It names the ops used, those that have no row with the line of the source that needs each, or the line of a branch on values,
-    in evaluation and in training. A `torch.autograd.Function` of one's own is converted and compared.
+    The report names the ops, in evaluation and in training. For each op without a row, and for a branch on values, it names the
+    line of the source. A `torch.autograd.Function` in the source is converted and compared.
 
     >>> import torch
     >>> import trellis as tl

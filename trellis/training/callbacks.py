@@ -109,8 +109,8 @@ _SMALLER = ("loss", "error", "mae", "mse", "rmse", "perplexity")  # ends of name
 class EarlyStopping(_Watch):
     """Stop when `monitor` has not become better by `min_delta` for `patience` epochs; at the end, back to the best parameters.
 
-    `monitor` is "validation_loss" if there is validation, else "loss". What ends in "loss", "error", "mae", "mse", "rmse" or
-    "perplexity" is better when smaller, what does not when larger; `mode` "min" or "max" says otherwise.
+    `monitor` is "validation_loss" if there is validation, else "loss". A name that ends in "loss", "error", "mae", "mse",
+    "rmse" or "perplexity" is better when smaller, any other when larger; `mode` "min" or "max" says otherwise.
 
     >>> import trellis as tl
     >>> stopping = tl.EarlyStopping(patience=3)
@@ -218,7 +218,7 @@ class TensorBoard(Callback):
 
 
 class Checkpoint(Callback):
-    """Keep what a training needs to go on exactly in one safetensors file: written whole or not at all, after every epoch.
+    """One safetensors file from which a training continues exactly. It is written after every epoch, whole or not at all.
 
     `every_steps` writes inside epochs too.
 

@@ -233,14 +233,14 @@ class Trainer:
     ) -> History:  # fmt: skip
         """Train `model` in place by `optimizer`, and return what was measured.
 
-        - `data`: a tuple of arrays, `(x, y)`, from which batches of `batch_size` are taken, by `shuffle` in a new order;
-          or an iterable of batches, such as a list, a torch DataLoader or a tf.data.Dataset; or a function of the epoch, counted
-          from 0, that returns one; an endless one with `steps_per_epoch`. They go to the model's framework, floats in its dtype.
+        - `data`: a tuple of arrays, `(x, y)`, in batches of `batch_size` and, with `shuffle`, in a new order each epoch; or an
+          iterable of batches, such as a list, a torch DataLoader or a tf.data.Dataset; or a function from the epoch, counted
+          from 0, to one. Endless data need `steps_per_epoch`. Arrays go to the model's framework, floats in its dtype.
         - `loss(outputs, *targets)`: a scalar. `metrics`: names such as "accuracy" or "rmse", a `tl.metrics.Metric`, functions
           as `loss`, or a dict of them by name. A metric takes the second target, if there is one, as weights.
         - `validation`: data as well; after each epoch the loss and metrics on it are measured in evaluation mode.
         - `callbacks`: see `tl.Callback`; a function is called after every epoch.
-        - `checkpoint`: a path or a `tl.Checkpoint`. With `resume` a training whose file is there goes on exactly where it was.
+        - `checkpoint`: a path or a `tl.Checkpoint`. With `resume` a training continues exactly from it, if the file exists.
 
         A loss that is NaN or infinite is an error that says where it began, `NonFiniteLoss`.
         """

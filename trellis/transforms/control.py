@@ -149,7 +149,7 @@ def fori_loop(lower: Operand, upper: Operand, body_fun: Callable[[Any, Any], Any
     """Repeat `carry = body_fun(i, carry)` for i from `lower` to `upper - 1`; the last carry.
 
     `i` is a 0-d integer array on every backend; the carry is as in `tl.while_loop`. If the bounds are ints, or arrays whose
-    values are known, the loop has a gradient on every backend, also compiled; else it is a `tl.while_loop`. Inside torch.compile
+    values are known, the loop has a gradient on every backend, compiled too; else it is a `tl.while_loop`. Inside torch.compile
     index with tl.Arrays, `tl.asarray(x)[i]`: torch's own `x[i]` needs the value of `i`.
 
     >>> import trellis as tl

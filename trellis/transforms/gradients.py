@@ -294,7 +294,7 @@ def execute_with_gradients(
 
     If `func` returns several arrays, the gradients of each are in a Container, keyed by the output's path. `ret_grad_idxs`
     chooses among the outputs and `xs_grad_idxs` among the inputs, by paths such as "layer/w", ["layer", "w"] or 0; inputs that
-    are left out have None. `retain_grads` allows to differentiate the gradients again.
+    are left out have None. With `retain_grads` the gradients can be differentiated again.
 
     >>> import trellis as tl
     >>> tl.execute_with_gradients(lambda x: tl.mean(x**2), tl.asarray([1.0, 3.0]))[1]

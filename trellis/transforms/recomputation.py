@@ -19,7 +19,7 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 def checkpoint(f: Function) -> Function:
-    """`f`, of which the backward pass keeps the arguments only: it runs `f` again for the arrays in between.
+    """`f` with a backward pass that keeps only the arguments of `f` and runs it again for the arrays in between.
 
     So the memory of a deep model falls to that of its parts, for about a third more time. Arguments and results are nests that
     hold arrays; arrays and parameters that `f` closes over get their gradients too. Of a Module it is a Module, with the same
