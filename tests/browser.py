@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 _ELEMENT = "element-6066-11e4-a52e-4f735466cecf"  # the key under which the protocol hands over an element
+PATIENCE = 200  # seconds
 KEYS = {
     "Tab": "\ue004",
     "Enter": "\ue007",
@@ -45,6 +46,7 @@ class Browser:
         ]
         options = {"binary": chromium, "args": flags}
         wanted = {"browserName": "chrome", "goog:chromeOptions": options, "goog:loggingPrefs": {"browser": "ALL"}}
+        wanted["timeouts"] = {"script": 1000 * PATIENCE}  # axe looks at 20,000 elements of the longest page
         try:
             self.address += "/" + self.send("POST", "", capabilities={"alwaysMatch": wanted})["sessionId"]
         except BaseException:
@@ -55,7 +57,7 @@ class Browser:
         data = json.dumps(body).encode() if method == "POST" else None
         request = urllib.request.Request(self.address + path, data, {"Content-Type": "application/json"}, method=method)
         try:
-            with urllib.request.urlopen(request, timeout=120) as answer:
+            with urllib.request.urlopen(request, timeout=PATIENCE + 20) as answer:
                 return json.load(answer)["value"]
         except urllib.error.HTTPError as error:
             raise RuntimeError(json.load(error)["value"]["message"]) from None
