@@ -263,7 +263,7 @@ def test_keras_stays_where_it_is() -> None:
     model = tl.Module.from_keras_module(native)
     check_refusal(model, "torch", r"Dense, a module of keras, runs on tensorflow and cannot hold arrays of torch")
     with pytest.raises(
-        ValueError, match=r"Dense, a module of keras, has variables of one dtype for ever; make it with dtype='float64'"
+        ValueError, match=r"Dense, a module of keras, cannot change the dtype of its variables; make it with dtype='float64'"
     ):
         model.astype("float64")
     assert model.astype("float32").to_backend("tensorflow").v["kernel"].dtype is tl.float32

@@ -199,7 +199,7 @@ def test_wrong_arguments_of_ray_are_named() -> None:
 
 WRONG = [
     ({"data": 0}, "data=0 must be a number of devices"),
-    ({"data": 3}, r"mesh\(data=3, model=1\) is not for 1, the number of devices"),
+    ({"data": 3}, r"mesh\(data=3, model=1\) does not fit 1, the number of devices"),
     ({"data": -1, "model": -1}, "data and model are both -1"),
     ({"rules": {"*/w": ("rows",)}}, r"rules\['\*/w'\] names the axis 'rows'; the mesh has data, model"),
 ]

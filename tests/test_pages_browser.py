@@ -65,6 +65,16 @@ def test_the_demo_shows_the_losses_of_a_step(browser: Browser) -> None:
     assert browser.run("return document.querySelectorAll('#digits img').length") == 10
 
 
+def test_the_search_needs_no_server(browser: Browser) -> None:
+    browser.screen(1280, 900)
+    browser.open(SITE / "search.html", "?q=cross_entropy")
+    script = """const done = arguments[arguments.length - 1], links = () => document.querySelectorAll("#search-results li a");
+    const look = () => { links().length ? done([...links()].map((link) => link.href)) : setTimeout(look, 100); };
+    look();"""
+    found = browser.send("POST", "/execute/async", script=script, args=[])
+    assert any("reference/networks.html" in link for link in found)
+
+
 class Links(HTMLParser):
     def __init__(self, page: Path) -> None:
         super().__init__()

@@ -93,7 +93,7 @@ class Link:
             raise ValueError(f"{owner}, runs on {root.home} and cannot hold arrays of {backend}; build the model anew there")
         fixed = {x.dtype for x in root.native.weights if "float" in x.dtype} if root.framework == "keras" and dtype else set()
         if fixed and fixed != {str(dtype)}:
-            raise ValueError(f"{owner}, has variables of one dtype for ever; make it with dtype={str(dtype)!r}")
+            raise ValueError(f"{owner}, cannot change the dtype of its variables; make it with dtype={str(dtype)!r}")
 
     def pull(self) -> None:
         """Let the tree hold what the native module holds; the tree is made anew if that has other parts now."""

@@ -226,7 +226,7 @@ class Column:
         found = self._rows.read(self._name, part)[(slice(None), *others)]
         result = found.astype(self.dtype, copy=False)
         if found.dtype.kind in "iu" and result is not found and (result != found).any():
-            raise OverflowError(f"files: {self._name!r} holds whole numbers that {self.dtype} lacks; write smaller ones")
+            raise OverflowError(f"files: {self._name!r} holds integers outside of the range of {self.dtype}; write smaller ones")
         return result
 
 

@@ -74,7 +74,7 @@ class Mesh:
         known = math.prod(size for size in self.asked.values() if size > 0)
         self.sizes = {name: max(devices // known, 1) if size == -1 else size for name, size in self.asked.items()}
         if math.prod(self.sizes.values()) != devices:
-            raise ValueError(f"mesh: {self!r} is not for {devices}, the number of devices; one axis may be -1, for the rest")
+            raise ValueError(f"mesh: {self!r} does not fit {devices}, the number of devices; an axis may be -1, for the rest")
         self.rules = Rules(self.given_rules, self.sizes)
 
     def __repr__(self) -> str:

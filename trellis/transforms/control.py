@@ -100,7 +100,7 @@ def _as_truth(what: str, value: Any, *, also_numbers: bool = False) -> Any:
         raise TypeError(f"{what} must be a bool, got {type(x).__name__}")
     if kind == NUMBER:
         if not isinstance(x, bool) and (not also_numbers or isinstance(x, complex)):
-            raise TypeError(f"{what} must be a bool, got the number {x!r}; compare it with something")
+            raise TypeError(f"{what} must be a bool, got the number {x!r}; write a comparison, such as x > 0")
         return bool(x)
     interpreter = interpreters[type(x)]
     if interpreter.shape_of(x) != ():
@@ -109,7 +109,7 @@ def _as_truth(what: str, value: Any, *, also_numbers: bool = False) -> Any:
     if dtype.kind == "b":
         return x
     if not also_numbers or dtype.kind == "c":
-        raise TypeError(f"{what} must be a bool, got {dtype}; compare it with something")
+        raise TypeError(f"{what} must be a bool, got {dtype}; write a comparison, such as x > 0")
     return call("not_equal", x, 0)
 
 

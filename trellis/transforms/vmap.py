@@ -100,7 +100,7 @@ def _spread(argument: str, axes: Axes, treedef: tree.TreeDef, path: tree.Path = 
         table = {key: child for key, (_, child) in zip(treedef.keys, pairs)}
     if treedef.type is None or set(table) != set(treedef.keys):
         where = f" at {tree.join_path(path)!r}" if path else ""
-        raise ValueError(f"vmap: {argument}{where} is {axes!r}, which does not have the structure of what it is for")
+        raise ValueError(f"vmap: {argument}{where} is {axes!r}, which does not have the structure of the nest there")
     found: list[int | None] = []
     for key, child in zip(treedef.keys, treedef.children):
         found += _spread(argument, table[key], child, (*path, key))
