@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import subprocess
 from collections.abc import Callable
 
 import pytest
@@ -117,7 +118,21 @@ def test_bench_prints_a_row_per_backend(capsys: pytest.CaptureFixture[str], monk
     monkeypatch.setattr(bench, "CALLS", 2)
     only_numpy = tl.backends()[:1]
     monkeypatch.setattr(tl, "backends", lambda: only_numpy)
+    monkeypatch.setenv("OMP_NUM_THREADS", "2")
     assert main(["bench"]) == 0
     printed = capsys.readouterr().out
     assert printed.count("\nnumpy ") == 2
     assert [head for head in ("by hand", "ratio", "add over native") if head not in printed] == []
+
+
+def test_bench_runs_on_one_thread_unless_told_otherwise(monkeypatch: pytest.MonkeyPatch) -> None:
+    given = []
+
+    def run(command: list[str], env: dict[str, str], **options: object) -> subprocess.CompletedProcess[str]:
+        given.append((command[1:], env["OMP_NUM_THREADS"]))
+        return subprocess.CompletedProcess(command, 3)
+
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    monkeypatch.setattr(bench.subprocess, "run", run)
+    assert main(["bench"]) == 3
+    assert given == [(["-m", "trellis", "bench"], "1")]
