@@ -14,9 +14,7 @@ from trellis.trace.commands import configure_transpile
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command; returns the exit status. Without a command, or with one that is unknown: usage, and status 2."""
-    parser = argparse.ArgumentParser(
-        prog="trellis", description="Arrays, gradients, models and training over NumPy, JAX, PyTorch and TensorFlow."
-    )
+    parser = argparse.ArgumentParser(prog="trellis", description="One API over NumPy, JAX, PyTorch and TensorFlow.")
     parser.add_argument("--version", action="version", version=f"trellis {tl.__version__}")
     commands = parser.add_subparsers(metavar="command", required=True)
     for command in (info.info, doctor.doctor, bench.bench):

@@ -1,7 +1,8 @@
 """`trellis bench`: a small call and a training step beside the framework's own, on the machine at hand.
 
 Both run in turn, and a figure is the median of the process's CPU time. The steps by hand are those that a user of the framework
-writes: jax.jit, tf.function, autograd of torch, and on NumPy the derivatives worked out on paper.
+writes: jax.jit, tf.function, autograd of torch, and on NumPy the derivatives worked out on paper. Everything runs on one
+thread, unless OMP_NUM_THREADS says otherwise: threads that wait for each other spend CPU time.
 """
 
 from __future__ import annotations
@@ -23,7 +24,6 @@ from trellis.cli.info import align
 from trellis.core.dispatch import load
 
 Step = Callable[[], Any]
-THREADS = "OMP_NUM_THREADS"
 ROUNDS, CALLS, SIZES, BATCH, RATE = 25, 400, (256, 128, 10), 64, 0.1
 # The module with the framework's own functions, and their names where they differ from ours.
 NATIVE: dict[str, tuple[str, dict[str, str]]] = {
@@ -36,8 +36,8 @@ NATIVE: dict[str, tuple[str, dict[str, str]]] = {
 
 def bench(arguments: argparse.Namespace) -> int:
     """What a small call costs over the framework's own, and a training step beside one written by hand, on this machine."""
-    if THREADS not in os.environ:  # threads that wait for others spend CPU time; libraries read this when they are imported
-        return subprocess.run([sys.executable, "-m", "trellis", "bench"], env=os.environ | {THREADS: "1"}, check=False).returncode
+    if "OMP_NUM_THREADS" not in os.environ:  # libraries read it when they are imported
+        return subprocess.call([sys.executable, "-m", "trellis", "bench"], env=os.environ | {"OMP_NUM_THREADS": "1"})
     ops = ("add", "exp", "matmul", "sum")
     calls = [("backend", "native add", *(f"{op} over native" for op in ops))]
     steps = [("backend", "by hand", "ours", "ratio")]
@@ -48,9 +48,7 @@ def bench(arguments: argparse.Namespace) -> int:
         hand, ours = in_turn(BY_HAND[name](), our_step(name))
         steps.append((name, f"{1e3 * hand:.2f} ms", f"{1e3 * ours:.2f} ms", f"{ours / hand:.2f}"))
     sizes = "-".join(map(str, SIZES))
-    threads = f"{THREADS}={os.environ[THREADS]}"
-    print(f"A call on native float32 arrays of 4 x 4; CPU time, median of {ROUNDS} rounds of {CALLS} calls, {threads}.\n")
-    print(f"{align(calls)}\n")
+    print(f"A call on native float32 arrays of 4 x 4; CPU time, median of {ROUNDS} rounds of {CALLS} calls.\n\n{align(calls)}\n")
     print(f"A training step: {sizes} with tanh, mean squared error, batch {BATCH}, gradient descent.\n\n{align(steps)}")
     return 0
 

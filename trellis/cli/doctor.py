@@ -89,16 +89,16 @@ def examine(name: str) -> tuple[tuple[str, str, str], list[Problem]]:
 
 def minimum_versions() -> dict[str, str]:
     """The least version of each distribution that the metadata of Trellis names."""
-    found = (re.match(r"([\w.-]+)(?:\[[^]]*\])?\s*>=\s*([\d.]+)", line) for line in metadata.requires("trellis") or ())
+    lines = (metadata.requires("trellis") if version("trellis") else None) or ()
+    found = (re.match(r"([\w.-]+)(?:\[[^]]*\])?\s*>=\s*([\d.]+)", line) for line in lines)
     return {match[1]: match[2] for match in found if match}
 
 
 def below_minimum() -> Iterator[Problem]:
     if version("trellis") is None:
         yield Problem(
-            "trellis runs from its sources and is not installed: the versions that it needs are unknown", "pip install ."
+            "trellis is not installed and runs from its sources: the versions that it needs are unknown", "pip install ."
         )
-        return
     for name, least in minimum_versions().items():
         have = version(name)
         if have is not None and numbers(have) < numbers(least):
