@@ -96,9 +96,7 @@ def minimum_versions() -> dict[str, str]:
 
 def below_minimum() -> Iterator[Problem]:
     if version("trellis") is None:
-        yield Problem(
-            "trellis is not installed and runs from its sources: the versions that it needs are unknown", "pip install ."
-        )
+        yield Problem("trellis is not installed, and runs from its sources: what it needs is unknown", "pip install .")
     for name, least in minimum_versions().items():
         have = version(name)
         if have is not None and numbers(have) < numbers(least):
