@@ -369,6 +369,84 @@ def test_views_are_arrays_in_every_place(backend: str) -> None:
     assert tl.Linear(3, 2, backend=backend, dtype="float64")(view).shape == (2,)
 
 
+# Calls that have nothing to do, whose result a backend may make of the memory of the array, or of the array itself.
+_IDLE: dict[str, Callable[[Any], Any]] = {
+    "adaptive_avg_pool1d": lambda x: tl.adaptive_avg_pool1d(x[None], x.shape[-1]),
+    "adaptive_max_pool1d": lambda x: tl.adaptive_max_pool1d(x[None], x.shape[-1]),
+    "asarray": lambda x: tl.asarray(x, copy=True),
+    "astype": lambda x: tl.astype(x, x.dtype),
+    "avg_pool1d": lambda x: tl.avg_pool1d(x[None], 1, 2, "VALID"),
+    "broadcast_arrays": lambda x: tl.broadcast_arrays(x, x)[0],
+    "clip": tl.clip,
+    "concat": lambda x: tl.concat([x]),
+    "conj": tl.conj,
+    "diff": lambda x: tl.diff(x, n=0),
+    "dropout": lambda x: tl.dropout(x, 0.0),
+    "dropout in evaluation": lambda x: tl.dropout(x, 0.5, training=False),
+    "einsum": lambda x: tl.einsum("ij", x),
+    "from_dlpack": lambda x: tl.from_dlpack(x, copy=True),
+    "matrix_power": lambda x: tl.linalg.matrix_power(x, 1),
+    "max_pool1d": lambda x: tl.max_pool1d(x[None], 1, 2, "VALID"),
+    "meshgrid": lambda x: tl.meshgrid(x[0])[0],
+    "nan_to_num": tl.nan_to_num,
+    "pad": lambda x: tl.pad(x, 0),
+    "positive": operator.pos,
+    "pow": lambda x: x**1,
+    "real": tl.real,
+    "repeat": lambda x: tl.repeat(x, 1, axis=0),
+    "reshape": lambda x: tl.reshape(x, x.shape, copy=True),
+    "roll": lambda x: tl.roll(x, 0, axis=0),
+    "round": lambda x: tl.round(x, 1),
+    "sort": lambda x: tl.sort(x[:1], axis=0),
+    "stop_gradient": tl.stop_gradient,
+    "tile": lambda x: tl.tile(x, (1, 1)),
+    "tril": lambda x: tl.tril(x, k=9),
+    "where": lambda x: tl.where(x == x, x, x),
+    **{
+        f"{name} of no axes": lambda x, name=name: getattr(tl, name)(x, axis=())
+        for name in ("all", "any", "logsumexp", "max", "mean", "min", "nanmax", "nanmean", "nansum", "prod", "sum")
+    },
+    **{
+        f"{name} of one element": lambda x, name=name: getattr(tl, name)(x[:1], axis=0)
+        for name in ("cumulative_prod", "cumulative_sum", "max", "mean", "median", "nanmax", "prod", "sum")
+    },
+}
+
+
+@pytest.mark.parametrize("name", _IDLE)
+def test_results_of_idle_calls_are_arrays_of_their_own(backend: str, name: str) -> None:
+    for kind in ("float64", "int64", "complex128"):
+        before = (np.arange(9).reshape(3, 3) + 1).astype(kind)
+        x = tl.Array(make(backend, before.copy()))
+        try:
+            y = _IDLE[name](x)
+        except (TypeError, ValueError, NotImplementedError):
+            continue  # not for this dtype
+        result = np.array(y)
+        y[...] = y != y if y.dtype is tl.bool else 0
+        np.testing.assert_array_equal(np.asarray(x), before)
+        y = _IDLE[name](x)
+        x *= 0
+        np.testing.assert_array_equal(np.asarray(y), result)
+
+
+@pytest.mark.parametrize("transform", ["grad", "jac", "vmap", "compile"])
+def test_copies_are_copies_in_every_transform(backend: str, transform: str) -> None:
+    """The first step changes a copy in place; the second reads what it copied."""
+
+    def run(x: Any) -> Any:
+        y = tl.asarray(x, copy=True)
+        y *= 3
+        y[0] += x[0]
+        return tl.sum(y * y) if transform == "grad" else y
+
+    values = np.asarray([[1.0, 2.0], [-3.0, 4.0]])
+    scale = np.asarray([[4.0], [3.0]]) if transform != "vmap" else np.asarray([[4.0, 3.0]])
+    expected = {"grad": 2 * scale**2 * values, "jac": scale[..., None, None] * np.eye(4).reshape(2, 2, 2, 2)}
+    got = getattr(tl, transform)(run)(tl.Array(make(backend, values)))
+    np.testing.assert_allclose(np.asarray(got), expected.get(transform, scale * values))
+
+
 def test_marks_are_where_memory_is_shared(backend: str) -> None:
     """A function whose result lies in the memory of its operand marks both: a write to one must not change the other."""
     if backend not in ("numpy", "torch"):

@@ -397,7 +397,8 @@ class ArrayInterpreter:
 
     def mean(self, x: Array, *, axis: Any, keepdims: bool) -> Array:
         data = x._data
-        return self.kind(interpreters[type(data)].mean(data, axis=axis, keepdims=keepdims))
+        made = interpreters[type(data)].mean(data, axis=axis, keepdims=keepdims)
+        return marked((x,), self.kind(made)) if made is data else self.kind(made)
 
     def reshape(self, x: Array, *, shape: tuple[int, ...], copy: bool | None) -> Array:
         data = x._data

@@ -114,6 +114,7 @@ _ROWS = (
     *_each("isclose", 2, ANY, constant=True, shapes=checks.broadcast),
     *_each("where", 3, ANY, shapes=checks.broadcast),
     # ---- along axes ----
+    *_each("adaptive_average_pool adaptive_max_pool average_pool max_pool", shares=True),  # where a window is one element
     *_each("all any count_nonzero", 1, constant=True),
     *_each("argmax argmin", 1, constant=True, shapes=checks.not_empty, dtypes=ORDERED),
     *_each("argsort", 1, constant=True, dtypes=ORDERED),

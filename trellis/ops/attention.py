@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from trellis.core.array import Array, marked
 from trellis.core.dispatch import call, interpreters
 from trellis.core.dtypes import as_dtype
 from trellis.core.leaves import unwrap
@@ -58,7 +59,7 @@ def dropout(
     prob = _probability("dropout", "prob", prob)
     x = x if dtype is None else astype(x, dtype, copy=False)
     if not training or prob == 0:
-        return x
+        return marked((x,), x._kind(x._data)) if isinstance(x, Array) else x
     if noise_shape is not None:
         shape, given = shape_of(x), noise_shape
         noise_shape = tuple(n if m is None else m for n, m in zip(shape, given))

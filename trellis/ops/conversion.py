@@ -65,10 +65,10 @@ def asarray(
     elif kind is Free and not isinstance(obj, Free) and _interpreter_of(unwrap(obj)) is not None:
         kind = Free if isinstance(obj, np.generic) else Array  # the array of a framework stays one
     data = native_array(obj, optional_dtype(dtype), device, copy, backend)
-    if isinstance(obj, Array) and data is obj._data:
-        if kind is obj._kind:
-            return obj  # not a second Array on the data: where assignment rebinds, it would not see a change of the first
-        return marked((obj,), kind(data))
+    # Not a second Array on the data without a copy: where assignment rebinds, it would not see a change of the first.
+    # With copy=True there is one even of a value being differentiated, whose data is its own copy because nothing changes it.
+    if isinstance(obj, Array) and data is obj._data and not copy:
+        return obj if kind is obj._kind else marked((obj,), kind(data))
     return kind(data)
 
 

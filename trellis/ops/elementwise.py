@@ -391,7 +391,7 @@ def _to_decimals(x: AnyArray, decimals: int) -> AnyArray:
         scale = 10.0 ** builtins.abs(decimals)
         return divide(round(multiply(x, scale)), scale) if decimals > 0 else multiply(round(divide(x, scale)), scale)
     if decimals > 0:
-        return x
+        return positive(x)
     scale = 10**-decimals
     whole, rest = floor_divide(x, scale), multiply(remainder(x, scale), 2)
     rises = call("where", call("equal", rest, scale), call("equal", remainder(whole, 2), 1), call("greater", rest, scale))

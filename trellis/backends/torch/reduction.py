@@ -30,7 +30,7 @@ def sum(x: torch.Tensor, *, axis: Axes, dtype: DType | None, keepdims: bool) -> 
             return _sum(x, axis, keepdims)
     wanted, x = _accumulating("sum", x, dtype)
     if axis == ():
-        return x.to(wanted)
+        return x.to(wanted, copy=True)
     if axis is not None:
         check_rank("sum", x, axis)
     return torch.sum(x, axis, keepdims).to(wanted)
