@@ -430,6 +430,24 @@ def test_results_of_idle_calls_are_arrays_of_their_own(backend: str, name: str) 
         np.testing.assert_array_equal(np.asarray(y), result)
 
 
+def test_in_place_operators_keep_the_dtype(backend: str) -> None:
+    """A wider value of the same kind is narrowed, as by NumPy; one of another kind is an error."""
+    for kind, wider in (("float32", "float64"), ("int8", "int32"), ("complex64", "complex128")):
+        expected = np.asarray([1, 2, 3], dtype=kind)
+        x = tl.Array(make(backend, expected.copy()))
+        view = x[1:]
+        third = np.asarray([1, 1], dtype=wider) / 3 if kind != "int8" else np.asarray([4, 5], dtype=wider)
+        view += tl.Array(make(backend, third))
+        view *= tl.Array(make(backend, third))
+        expected[1:] += third
+        expected[1:] *= third
+        check(x, expected, tolerance=1e-6)
+    for kind, other in (("int32", 0.5), ("float32", 1j)):
+        x = tl.Array(make(backend, np.ones(3, dtype=kind)))
+        with pytest.raises(TypeError, match=f"in-place add: the result has dtype .*, the array {kind}"):
+            x += other
+
+
 @pytest.mark.parametrize("transform", ["grad", "jac", "vmap", "compile"])
 def test_copies_are_copies_in_every_transform(backend: str, transform: str) -> None:
     """The first step changes a copy in place; the second reads what it copied."""

@@ -10,6 +10,7 @@ Rules of writing, the same on every backend:
 - Everything else makes a new array: an index array or mask, an index of ints alone, every other function.
   Where the framework lets such a result share memory with its operand, both are marked, and the first write to either copies.
 - `x[key] = value` changes the native array where the framework can, and rebinds it where not. In-place operators rebind.
+  Both keep the dtype of `x`: a wider value of the same kind is narrowed, as in NumPy; one of another kind is an error.
 """
 
 from __future__ import annotations
@@ -103,6 +104,8 @@ def _in_place(op: str) -> Callable[..., Any]:
             return result
         made, own = result._data, self._data
         if type(made) is not type(own) or made.dtype is not own.dtype or made.shape != own.shape:
+            if result.dtype.kind == self.dtype.kind:  # as in an assignment, float64 goes into float32
+                result = call("astype", result, dtype=self.dtype, copy=False, device=None)
             for fact, mistake in (("dtype", TypeError), ("shape", ValueError)):
                 new, old = getattr(result, fact), getattr(self, fact)
                 if new != old:

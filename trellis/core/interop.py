@@ -236,8 +236,8 @@ def numpy_function(function: Callable[..., Any], args: tuple[Any, ...], kwargs: 
     if row is not None and out is None:
         try:
             return row(*args, **kwargs)
-        except TypeError:
-            pass  # an argument that the op does not have, or arrays of two frameworks: NumPy takes both, or names the mistake
+        except (TypeError, ValueError):
+            pass  # an argument that the op does not take, or arrays of two frameworks: NumPy takes both, or names the mistake
 
     def host(x: Any) -> Any:
         if not isinstance(x, Interoperable):

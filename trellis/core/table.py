@@ -114,7 +114,6 @@ _ROWS = (
     *_each("isclose", 2, ANY, constant=True, shapes=checks.broadcast),
     *_each("where", 3, ANY, shapes=checks.broadcast),
     # ---- along axes ----
-    *_each("adaptive_average_pool adaptive_max_pool average_pool max_pool", shares=True),  # where a window is one element
     *_each("all any count_nonzero", 1, constant=True),
     *_each("argmax argmin", 1, constant=True, shapes=checks.not_empty, dtypes=ORDERED),
     *_each("argsort", 1, constant=True, dtypes=ORDERED),
@@ -167,7 +166,8 @@ _ROWS = (
 
 TABLE: dict[str, Op] = {row.name: row for row in _ROWS}
 ELEMENTWISE = frozenset(row.name for row in _ROWS if row.elementwise)
-SHARING = frozenset(row.name for row in _ROWS if row.shares)
+_POOLING = "adaptive_average_pool adaptive_max_pool average_pool max_pool"  # where a window is one element
+SHARING = frozenset([*_POOLING.split(), *(row.name for row in _ROWS if row.shares)])
 VIEWING = frozenset(row.name for row in _ROWS if row.views)
 CONSTANT = frozenset(row.name for row in _ROWS if row.constant)
 # Ops of one and of two arrays and nothing else: there is nothing to pack and unpack on the way to the backend.

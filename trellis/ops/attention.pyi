@@ -9,6 +9,7 @@ __all__ = ['causal_mask', 'dropout', 'embedding', 'linear', 'multi_head_attentio
 import math
 from typing import Any
 import numpy as np
+from trellis.core.array import Array, marked
 from trellis.core.dispatch import call, interpreters
 from trellis.core.dtypes import as_dtype
 from trellis.core.leaves import unwrap

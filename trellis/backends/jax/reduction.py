@@ -47,12 +47,21 @@ def _extreme(op: str, reduce: Callable[..., Any]) -> Callable[..., Any]:
     return compiled(run)
 
 
+def _mean(x: Any, *, axis: Axes, keepdims: bool) -> Any:
+    """Rounded once. XLA multiplies with the reciprocal of a constant instead of dividing by it; a barrier hides the constant."""
+    x = floating(x)
+    if is_half(x) or not isinstance(x.size, int):
+        return jnp.mean(x, axis, keepdims=keepdims)
+    total = jnp.sum(x, axis, keepdims=keepdims)
+    return total / jax.lax.optimization_barrier(jnp.asarray(x.size // (total.size or 1), x.dtype))
+
+
 all = compiled(lambda x, *, axis, keepdims: jnp.all(x != 0, axis, keepdims=keepdims))
 any = compiled(lambda x, *, axis, keepdims: jnp.any(x != 0, axis, keepdims=keepdims))
 count_nonzero = compiled(lambda x, *, axis, keepdims: as_index(jnp.count_nonzero(x, axis, keepdims=keepdims)))
 log_softmax = compiled(lambda x, *, axis: jax.nn.log_softmax(floating(x), axis))
 max = _extreme("max", jnp.max)
-mean = compiled(lambda x, *, axis, keepdims: jnp.mean(floating(x), axis, keepdims=keepdims))
+mean = compiled(_mean)
 min = _extreme("min", jnp.min)
 softmax = compiled(lambda x, *, axis: jax.nn.softmax(floating(x), axis))
 var = compiled(lambda x, *, axis, correction, keepdims: jnp.var(floating(x), axis, correction=correction, keepdims=keepdims))

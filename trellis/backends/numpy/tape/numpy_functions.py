@@ -71,7 +71,7 @@ def _adapted(name: str, op: str = "", arrays: int = 1) -> Row:
                 params[target] = _CONVERTED[target](value) if target in _CONVERTED else value
             elif key == "dtype":
                 operands[0] = _asarray(operands[0], value)
-            elif key not in _WITHOUT_EFFECT:
+            elif key not in _WITHOUT_EFFECT or (key == "out" and value is not None):
                 raise TypeError(f"got an unexpected keyword argument {key!r}")
         return function(*operands, **params)
 
@@ -191,11 +191,6 @@ def _joined(op: Row) -> Row:
     return run
 
 
-def _angle(z: Any, deg: bool = False) -> Any:
-    result = ops.atan2(ops.imag(z), ops.real(z))
-    return result * (180 / math.pi) if deg else result
-
-
 # Functions that differ from our op of the same name in nothing but names of parameters, by the number of their arrays.
 _OF_ONE_ARRAY = """all any argmax argmin argsort bincount broadcast_to clip corrcoef count_nonzero cumprod cumsum diag diff
     expand_dims flip i0 imag matrix_transpose max mean median min moveaxis nan_to_num nanmax nanmean nanmedian nanmin
@@ -206,17 +201,16 @@ _OF_ONE_ARRAY = """all any argmax argmin argsort bincount broadcast_to clip corr
     linalg.slogdet linalg.svdvals linalg.trace linalg.vector_norm"""
 _OF_TWO_ARRAYS = """dot kron take_along_axis tensordot linalg.cross linalg.lstsq linalg.matmul linalg.outer linalg.solve
     linalg.tensordot linalg.vecdot"""
-_OF_NUMPY = "array_split dstack hstack rollaxis split vstack"  # NumPy's own code, which calls functions that are here
+_OF_NUMPY = "array_split dsplit dstack hsplit hstack rollaxis split vsplit vstack"  # its own code calls what is here
 _GRADIENT_FREE = """allclose argwhere array2string array_equal array_repr array_str can_cast digitize empty_like flatnonzero
-    isclose iscomplex iscomplexobj isin isreal isrealobj lexsort linalg.matrix_rank may_share_memory min_scalar_type ndim nonzero
-    ones_like result_type searchsorted shape shares_memory size zeros_like"""
+    full_like isclose iscomplex iscomplexobj isin isreal isrealobj lexsort linalg.matrix_rank
+    may_share_memory min_scalar_type ndim nonzero ones_like result_type searchsorted shape shares_memory
+    size zeros_like"""
 _LINSPACE = _adapted("linspace", arrays=0)
 _NANCUMSUM, _NANCUMPROD = _adapted("nancumsum", "cumsum"), _adapted("nancumprod", "cumprod")
 _TABLE: dict[str, Row] = {
-    "amax": _adapted("amax", "max"),
-    "amin": _adapted("amin", "min"),
+    **{name: _adapted(name, op) for name, op in (("amax", "max"), ("amin", "min"), ("around", "round"))},
     "interp": _adapted("interp", arrays=3),
-    "around": _adapted("around", "round"),
     "ptp": lambda a, axis=None, out=None, keepdims=False: (
         ops.max(a, axis=axis, keepdims=keepdims) - ops.min(a, axis=axis, keepdims=keepdims)
     ),
@@ -228,8 +222,7 @@ _TABLE: dict[str, Row] = {
     "reshape": _reshape,
     "ravel": lambda a, order="C": _reshape(a, (-1,), order),
     "broadcast_arrays": lambda *arrays, subok=False: ops.broadcast_arrays(*map(_array, arrays)),
-    "concatenate": _joined(ops.concat),
-    "concat": _joined(ops.concat),
+    **dict.fromkeys(("concat", "concatenate"), _joined(ops.concat)),
     "stack": _joined(ops.stack),
     "column_stack": lambda tup: ops.concat([ops.expand_dims(x, 1) if x.ndim == 1 else x for x in map(_array, tup)], axis=1),
     "append": lambda arr, values, axis=None: ops.concat([_array(arr), _array(values)], axis=axis),
@@ -238,9 +231,7 @@ _TABLE: dict[str, Row] = {
     "repeat": lambda a, repeats, axis=None: ops.repeat(
         a, repeats if isinstance(repeats, int) else np.asarray(repeats), axis=axis
     ),
-    "atleast_1d": _atleast(1),
-    "atleast_2d": _atleast(2),
-    "atleast_3d": _atleast(3),
+    **{f"atleast_{rank}d": _atleast(rank) for rank in (1, 2, 3)},
     "meshgrid": lambda *xi, copy=True, indexing="xy": ops.meshgrid(*map(_array, xi), indexing=indexing),
     "diagonal": _diagonal,
     "trace": lambda a, offset=0, axis1=0, axis2=1, dtype=None, out=None: ops.sum(
@@ -248,7 +239,8 @@ _TABLE: dict[str, Row] = {
     ),
     "where": lambda condition, *choices: ops.where(_array(condition), *choices) if choices else ops.nonzero(condition),
     "sinc": _sinc,
-    "angle": _angle,
+    "unique": lambda ar: ops.unique_values(_array(ar)),
+    "angle": lambda z, deg=False: ops.atan2(ops.imag(z), ops.real(z)) * (180 / math.pi if deg else 1),
     "take": _take,
     "compress": lambda condition, a, axis=None, out=None: ops.take(
         _flat(a) if axis is None else a, np.flatnonzero(condition), axis=axis or 0
@@ -261,11 +253,8 @@ _TABLE: dict[str, Row] = {
     "einsum": _einsum,
     "cross": lambda a, b, axis=-1: ops.linalg.cross(_array(a), _array(b), axis=axis),
     "copy": lambda a, order="K", subok=False: a,
-    "asarray": _asarray,
-    "array": _asarray,
-    "ascontiguousarray": _asarray,
+    **dict.fromkeys(("array", "asarray", "ascontiguousarray"), _asarray),
     "astype": lambda x, dtype, /, *, copy=True, device=None: ops.astype(x, _dtype(dtype), copy=copy),
-    "full_like": lambda a, fill_value, *args, **kwargs: np.full_like(_plain(a), fill_value, *args, **kwargs),
     "logspace": lambda start, stop, num=50, endpoint=True, base=10.0: ops.pow(base, _LINSPACE(start, stop, num, endpoint)),
     "linspace": _LINSPACE,
     "linalg.eigh": _eigh,
@@ -292,6 +281,9 @@ def _functions() -> Iterator[tuple[Any, Row]]:
 
 
 FUNCTIONS = dict(_functions())  # function of NumPy -> row
-# On a tl.Array, which can change, a copy is a copy; and functions without a gradient run on the host.
-_ON_THE_HOST = {"array", "asarray", "ascontiguousarray", "copy", *_GRADIENT_FREE.split()}
+# On a tl.Array, which can change, a copy is a copy; and functions without a gradient are our ops, or run on the host.
+_ON_THE_HOST = {"array", "asarray", "ascontiguousarray", *(name.rpartition(".")[2] for name in _GRADIENT_FREE.split())}
+_OPS = "empty_like full_like isclose isin linalg.matrix_rank nonzero ones_like searchsorted zeros_like"
 NUMPY_FUNCTIONS.update({f: row for f, row in FUNCTIONS.items() if f.__name__ not in _ON_THE_HOST})
+NUMPY_FUNCTIONS.update({attrgetter(name)(np): _adapted(name) for name in _OPS.split()})
+NUMPY_FUNCTIONS[np.copy] = lambda a, order="K", subok=False: ops.asarray(a, copy=True)
