@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import gc
 import re
+import weakref
 from typing import Any
 
 import numpy as np
 import pytest
 
 import trellis as tl
-from trellis.trace.errors import TraceError
+from trellis.core.array import unwrap
+from trellis.trace.errors import TraceError, is_users
 from trellis.trace.graph import Graph, Node, Value
 from trellis.trace.passes import common_subexpressions, dead_code, fold_constants, simplify
 
@@ -211,7 +214,7 @@ def test_passes_keep_the_meaning() -> None:
     assert "sin" not in dead_code(graph).ops()
     assert common_subexpressions(graph).ops()["exp"] == 1
     assert fold_constants(graph).ops()["multiply"] == graph.ops()["multiply"] - 2
-    small = simplify(graph).verify()
+    small = graph.simplify().verify()
     assert small.ops()["multiply"] == 1
     assert small.ops()["dropout"] == 1
     assert small.ops()["exp"] == 1
@@ -219,6 +222,35 @@ def test_passes_keep_the_meaning() -> None:
     joined = common_subexpressions(whole).ops()
     assert joined["matmul"] == 1
     assert joined["add"] == whole.ops()["add"]
+
+
+def test_sizes_that_follow_from_values_are_unknown() -> None:
+    graph = tl.trace(lambda x: (x[x > 0] * 2, tl.unique_values(x), tl.sum(x[x > 0])), X).verify()
+    assert "%1: float32[?] = getitem" in str(graph)
+    assert [value.type for value in graph.outputs] == ["float32[?]", "float32[?]", "float32[]"]
+    close(graph.eval(X * 3)[0], (X * 3)[X > 0] * 2)
+
+
+@pytest.mark.parametrize("name", ["numpy", "jax", "torch"])
+def test_methods_of_native_arrays(name: str) -> None:
+    x = unwrap(on(name, X)[0])
+    graph = tl.trace(lambda x: x.reshape(-1).sum() + x.T.max() + x.std(), x)
+    close(graph.eval(x), X.sum() + X.max() + X.std(ddof=int(name == "torch")))
+
+
+def test_a_graph_does_not_keep_its_example() -> None:
+    example = np.ones(3, np.float32)
+    graph, gone = tl.trace(lambda x: x * 2, example), weakref.ref(example)
+    del example
+    gc.collect()
+    assert gone() is None
+    assert graph.inputs[0].shape == (3,)
+
+
+def test_a_file_of_the_user_is_told_from_a_library() -> None:
+    assert is_users("/home/me/torch/trellis/trace/net.py")
+    assert not is_users(np.linalg.__file__)
+    assert not is_users(tl.__file__)
 
 
 def test_two_draws_are_not_one() -> None:
@@ -231,5 +263,7 @@ def test_two_draws_are_not_one() -> None:
 def test_trace_of_an_array_is_the_sum_of_its_diagonal(backend: str) -> None:
     x = on(backend, X[:, :3])[0]
     close(tl.trace(x), np.trace(X[:, :3]))
-    with pytest.raises(TypeError, match="batch_axis= is for functions"):
+    with pytest.raises(TypeError, match="batch_axis= are for functions"):
         tl.trace(x, batch_axis=0)
+    with pytest.raises(TypeError, match="f is a int, not a function"):
+        tl.trace(3, x)

@@ -283,6 +283,8 @@ class Steps(torch.nn.Module):
         self.layer, self.factor, self.change = torch.nn.Linear(4, 2), torch.ones(2), change
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if self.change == "weight in training" and self.training:
+            self.layer.weight.data = self.layer.weight.data * 0.9
         with torch.no_grad():
             if self.change == "weight":
                 self.layer.weight.mul_(0.9)
@@ -303,9 +305,10 @@ ERRORS = {
     "backward": (Rounded, (X,), r"Straight at .*test_transpile\.py:\d+ has a backward of its own"),
     "hook": (hooked, (X,), rf"has a backward hook \(.*test_transpile\.py:{line(hooked, 2)}\).*remove it"),
     "hook of a weight": (hooked_weight, (X,), rf"'weight' has a backward hook \(.*test_transpile\.py:{line(hooked_weight, 2)}\)"),
-    "weight": (lambda: Steps("weight"), (X,), rf"py:{line(Steps.forward, 3)}: .* changes its tensor 'layer\.weight' in place"),
-    "constant": (lambda: Steps("factor"), (X,), rf"py:{line(Steps.forward, 5)}: .*'factor' in place; make it a buffer"),
-    "hook inside": (lambda: Steps("hook"), (X,), rf"py:{line(Steps.forward, 8)}: a hook changes gradients.*detach"),
+    "weight": (lambda: Steps("weight"), (X,), rf"py:{line(Steps.forward, 5)}: .* changes its tensor 'layer\.weight' in place"),
+    "weight, training": (lambda: Steps("weight in training"), (X,), rf"py:{line(Steps.forward, 2)}: .*'layer\.weight' in place"),
+    "constant": (lambda: Steps("factor"), (X,), rf"py:{line(Steps.forward, 7)}: .*'factor' in place; make it a buffer"),
+    "hook inside": (lambda: Steps("hook"), (X,), rf"py:{line(Steps.forward, 10)}: a hook changes gradients.*detach"),
     "no result": (lambda: lambda x: None, (X,), "returns no tensor; return what it computes"),
     "sparse": (sparse, (X,), r"'adjacency' of Linear is sparse; make it dense with \.to_dense"),
     "sparse example": (lambda: sparse_inside, (torch.eye(4).to_sparse(),), r"tensor 0 of the example is sparse; .*to_dense"),
@@ -329,6 +332,11 @@ def test_errors_name_the_line_and_the_fix(case: str) -> None:
     assert re.search(r"\.py:\d+", str(caught.value)), "no line"
 
 
+def test_a_loop_over_the_batch_is_refused() -> None:
+    with pytest.raises(TranspileError, match=r"fixed to the sizes .*\(6, 4\).* replace loops over a size"):
+        tl.transpile(lambda x: torch.stack([row * 2 for row in x]), "numpy", example=(X,))
+
+
 def test_a_refused_source_stays_as_it_was(capfd: pytest.CaptureFixture[str]) -> None:
     source = Rounded()
     source.layer.eval()
@@ -338,8 +346,10 @@ def test_a_refused_source_stays_as_it_was(capfd: pytest.CaptureFixture[str]) -> 
     before = steps.layer.weight.clone()
     with pytest.raises(TranspileError, match="argument 0 in place"):
         tl.transpile(writing, "numpy", example=(x,))
-    with pytest.raises(TranspileError, match=r"layer\.weight"):
-        tl.transpile(steps, "numpy", example=(x,))
+    for change in ("weight", "weight in training"):
+        steps.change = change
+        with pytest.raises(TranspileError, match=r"layer\.weight"):
+            tl.transpile(steps, "numpy", example=(x,))
     assert torch.equal(x, X)
     assert torch.equal(steps.layer.weight, before)
     weights = {name: x.clone() for name, x in source.state_dict().items()}

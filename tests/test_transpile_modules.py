@@ -69,3 +69,19 @@ def test_a_module_written_by_hand(name: str, target: str) -> None:
     for mine, its in zip(found, expected, strict=True):
         natural = its.resolve_conj().numpy()
         assert np.allclose(tl.to_numpy(mine), natural, rtol=1e-4, atol=1e-5 * max(np.abs(natural).max(), 1.0)), name
+
+
+@pytest.mark.parametrize("target", [pytest.param(t, marks=pytest.mark.xdist_group(t)) for t in ("numpy", "jax", "tensorflow")])
+def test_buffers_change_as_they_do_in_torch(target: str) -> None:
+    source, (x,) = MODULES["Queue"]()
+    before = {name: (buffer, buffer.clone()) for name, buffer in source.named_buffers()}
+    model = tl.transpile(source, target, example=(x,)).train()
+    for name, buffer in source.named_buffers():
+        assert buffer is before[name][0], name
+        assert torch.equal(buffer, before[name][1]), name
+    for step in range(3):
+        given = x * (step + 1)
+        expected = source.train()(given).detach().numpy()
+        assert np.allclose(tl.to_numpy(model(on(target, given))), expected, atol=1e-5)
+        for name, buffer in source.named_buffers():
+            assert np.allclose(tl.to_numpy(model.buffers[name]), buffer.numpy(), atol=1e-5), (name, step)

@@ -679,3 +679,68 @@ class Linformer(nn.Module):
         kv = torch.einsum("btd,bte->btde", k, v).cumsum(1)
         y = torch.einsum("btd,btde->bte", q, kv) / (q * k.cumsum(1)).sum(-1, keepdim=True)
         return x + self.gate(y)
+
+
+# ---- state that changes as the model trains ------------------------------------------------------------------------------------
+@case((4, 6))
+class Queue(nn.Module):
+    """Contrast with a queue of earlier keys: rows set at a counted place, buffers assigned anew, `.data` set, all in no_grad."""
+
+    queue: torch.Tensor
+    place: torch.Tensor
+    center: torch.Tensor
+    spread: torch.Tensor
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.net = nn.Linear(6, 5)
+        self.register_buffer("queue", F.normalize(torch.randn(8, 5), dim=1))
+        self.register_buffer("place", torch.zeros(1, dtype=torch.long))
+        self.register_buffer("center", torch.zeros(5))
+        self.register_buffer("spread", torch.ones(5))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = self.net(x)
+        if self.training:
+            self.spread.data = 0.9 * self.spread + 0.1 * y.detach().abs().mean(0)
+        logits = (y - self.center) / self.spread @ self.queue.clone().T
+        if self.training:
+            with torch.no_grad():
+                rows = (self.place + torch.arange(x.shape[0])) % 8
+                self.queue[rows] = F.normalize(y, dim=1)
+                self.place[0] = (self.place[0] + x.shape[0]) % 8
+                self.center = 0.9 * self.center + 0.1 * y.mean(0)
+        return logits
+
+
+@case((4, 3))
+class Contrast(nn.Module):
+    """SimCLR's loss: similarities without those of the diagonal, filled in place, and pairs at places counted from the batch."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.net, self.temperature = nn.Linear(3, 5), nn.Parameter(torch.tensor(0.5))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        z = F.normalize(self.net(x), dim=1)
+        alike = z @ z.t() / self.temperature.exp()
+        alike.fill_diagonal_(-1e9)
+        return F.cross_entropy(alike, (torch.arange(x.size(0)) + x.size(0) // 2) % x.size(0))
+
+
+@case((4, 6))
+class DropPath(nn.Module):
+    """Stochastic depth as timm writes it: a random mask made in place of an empty tensor."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList(nn.Linear(6, 6) for _ in range(2))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        for layer in self.layers:
+            y = torch.tanh(layer(x))
+            if self.training:
+                kept = x.new_empty((x.shape[0],) + (1,) * (x.ndim - 1)).bernoulli_(0.8)
+                y = y * kept.div_(0.8)
+            x = x + y
+        return x

@@ -33,7 +33,7 @@ def trace(f: Any, /, *example: Any, batch_axis: int | None = None, **options: An
     Array(5, dtype=int64, backend='numpy', device='cpu')
     """
     if not callable(f):
-        if batch_axis is not None:
-            raise TypeError(f"trace: f is a {type(f).__name__}, not a function; batch_axis= is for functions")
+        if batch_axis is not None or example:
+            raise TypeError(f"trace: f is a {type(f).__name__}, not a function; example arrays and batch_axis= are for functions")
         return linalg.trace(f, *example, **options)
     return import_module("trellis.trace.tracing").trace(f, example, options, batch_axis)

@@ -26,8 +26,11 @@ class Original(Protocol):
     """The source as functions of a list of tensors, without draws of dropout."""
 
     sizes: dict[str, int]  # of the parameters that have a gradient, by name
+    buffers: list[str]  # names of the buffers that are saved
 
-    def outputs(self, tensors: Sequence[Any], training: bool) -> list[Any]: ...
+    def outputs(self, tensors: Sequence[Any], training: bool) -> list[Any]:
+        """The results of a call, and then the buffers as they are after it."""
+        ...
 
     def gradients(self, tensors: Sequence[Any], cotangents: Sequence[Any], names: Sequence[str], training: bool) -> Any:
         """The gradient by each parameter of `names`; None if an op of the source has no derivative."""
@@ -138,21 +141,22 @@ class Checker:
         expected = self.original.outputs(tensors, training)
         state = [self.state(key) for key in mode.state]
         try:
-            results = self._compiled(mode.graph, lambda state, leaves: mode.graph.run([*state, *leaves])[: mode.results])(
-                state, self._moved(tensors)
-            )
+            run = self._compiled(mode.graph, lambda state, leaves: mode.graph.run([*state, *leaves]))
+            made = run(state, self._moved(tensors))
         except Exception as error:
             if name != "batch":
                 raise
-            shapes = [tuple(x.shape) for x in tensors]
-            raise TranspileError(
-                f"transpile: the model is fixed to the sizes of the example; arrays of shapes {shapes}, which "
-                f"the original takes, fail ({error}); give an example with 2 or more elements along each axis, or check=False"
-            ) from error
-        apart = max([relative(tl.to_numpy(a), tl.to_numpy(b)) for a, b in zip(results, expected, strict=True)], default=0.0)
+            raise TranspileError(_fixed_text(tensors, f"fail ({error})")) from error
+        changed = dict(zip(mode.changed, made[mode.results :]))
+        found = [*made[: mode.results], *[changed[n] if n in changed else self.state(n) for n in self.original.buffers]]
+        if name == "batch" and any(np.shape(a) != np.shape(b) for a, b in zip(found, expected)):
+            raise TranspileError(_fixed_text(tensors, "give results of other shapes"))
+        each = [relative(tl.to_numpy(a), tl.to_numpy(b)) for a, b in zip(found, expected, strict=True)]
+        apart = max(each, default=0.0)
         if not apart <= OUTPUTS and not apart <= self._widened(OUTPUTS, expected, self.original.outputs, tensors, training):
             kind = {"outputs": "in evaluation", "training": "in training", "batch": "with another batch size"}[name]
-            where = self._blame(mode, tensors, training)
+            buffer = ([""] * mode.results + self.original.buffers)[each.index(apart)]
+            where = f"; the buffer {buffer!r} is another after the call" if buffer else self._blame(mode, tensors, training)
             raise DifferenceError(
                 f"transpile: the model differs from the original {kind} by {apart:.1e} of the largest number{where}; if the "
                 "source keeps numbers or tensors in attributes between calls, make these buffers (register_buffer)"
@@ -161,7 +165,7 @@ class Checker:
 
     def _gradients(self, mode: Mode, tensors: Sequence[Any], training: bool) -> float | None:
         rng = np.random.default_rng(0)
-        shapes = [(x.shape, tl.to_numpy(x).dtype.kind in "fV") for x in self.original.outputs(tensors, training)]
+        shapes = [(x.shape, tl.to_numpy(x).dtype.kind in "fV") for x in self.original.outputs(tensors, training)[: mode.results]]
         cotangents = [rng.standard_normal(tuple(s)).astype(np.float32) if floating else None for s, floating in shapes]
         names = self._chosen()
         expected = self.original.gradients(tensors, cotangents, names, training)
@@ -228,5 +232,14 @@ class Checker:
         return ""
 
 
+def _fixed_text(tensors: Sequence[Any], what: str) -> str:
+    return (
+        f"transpile: the model is fixed to the sizes of the example; arrays of shapes {[tuple(x.shape) for x in tensors]}, which "
+        f"the original takes, {what}; give an example with 2 or more elements along each axis, and replace loops over a size; "
+        "or, for calls of these sizes only, pass check=False"
+    )
+
+
 def _is_random(mode: Mode) -> bool:
-    return not RANDOM.isdisjoint(node.op for node in mode.graph.nodes)
+    """Whether the graph draws numbers other than those of dropout; rrelu draws none in evaluation."""
+    return any(node.op in RANDOM and (node.op != "rrelu.default" or node.operands[3]) for node in mode.graph.nodes)

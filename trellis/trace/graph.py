@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from importlib import import_module
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -197,6 +198,10 @@ class Graph:
     def __deepcopy__(self, memo: Any) -> Graph:
         return self  # nothing changes a graph: passes make another
 
+    def simplify(self) -> Graph:
+        """A graph that computes the same with constants folded, equal nodes joined, and nodes that nothing reads dropped."""
+        return import_module("trellis.trace.passes").simplify(self)
+
     # ---- looking ---------------------------------------------------------------------------------------------------------------
     def ops(self) -> Counter[str]:
         """How often each op occurs; those in the branches and bodies of control flow count, too."""
@@ -334,21 +339,25 @@ def known_op(op: str) -> bool:
 
 def flat_structure(given: Any) -> Callable[[tuple[Any, ...], dict[str, Any]], list[Any]]:
     """The function that takes the arrays from arguments of the structure of `given`, a nest of (args, kwargs)."""
-    template, treedef = tree.flatten(given)
+    leaves, treedef = tree.flatten(given)
+    template = [_ARRAY if is_array_leaf(x) else x for x in leaves]  # the arrays of the example are not kept
 
     def take(args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
         leaves, structure = tree.flatten((args, kwargs))
         if structure != treedef:
             raise tree.structure_error("graph", treedef, structure)
         for i, (expected, leaf) in enumerate(zip(template, leaves)):
-            if not is_array_leaf(expected) and not _same(expected, leaf):
+            if expected is not _ARRAY and not _same(expected, leaf):
                 path = tree.paths(treedef)[i].partition("/")[2]
                 raise ValueError(
                     f"graph: the argument at {path!r} was {expected!r} when it was traced and is {leaf!r} now; trace again"
                 )
-        return [leaf for expected, leaf in zip(template, leaves) if is_array_leaf(expected)]
+        return [leaf for expected, leaf in zip(template, leaves) if expected is _ARRAY]
 
     return take
+
+
+_ARRAY = object()  # the place of an array in a template
 
 
 def is_array_leaf(x: Any) -> bool:

@@ -138,23 +138,23 @@ class Transpiled(Module):
         leaves = self.program.arguments.take(args, kwargs)
         token = DRAW.set(self.next_seed)
         try:
-            result, changed = self.program.run(self.training, self._state_at, leaves)
+            result, changed = self.program.run(self.training, self.state_at, leaves)
         finally:
             DRAW.reset(token)
         for name, value in changed.items():
-            owner, attribute = self._place(name)
+            owner, attribute = self.place_of(name)
             setattr(owner, attribute, value)
         return result
 
-    def _place(self, name: str) -> tuple[Any, str]:
+    def place_of(self, name: str) -> tuple[Any, str]:
         *above, last = name.split(".")
         owner: Any = self
         for part in above:
             owner = owner.__dict__[attribute_name(part)]
         return owner, attribute_name(last)
 
-    def _state_at(self, name: str) -> Any:
-        owner, attribute = self._place(name)
+    def state_at(self, name: str) -> Any:
+        owner, attribute = self.place_of(name)
         return owner.__dict__[attribute]
 
     def _repr_arguments(self) -> str:

@@ -15,11 +15,12 @@ import numpy as np
 from trellis.core import tree
 from trellis.core.array import Array, unwrap
 from trellis.core.dispatch import SCALARS, call, find_all, interpreters, load, register
+from trellis.core.dtypes import bool as bool_
 from trellis.core.free import settled
 from trellis.core.indexing import canonical_key
 from trellis.core.operators import Operators, install
 from trellis.trace.errors import TraceError, user_line
-from trellis.trace.graph import CONTROL, Graph, Node, Value, flat_structure, is_array_leaf, run_op
+from trellis.trace.graph import CONTROL, Graph, Node, Value, flat_structure, is_array_leaf, run_op, values_in
 from trellis.transforms import control
 
 _BUILDER: ContextVar[Builder | None] = ContextVar("trellis_trace", default=None)
@@ -48,7 +49,16 @@ class Var(Operators):
     mT = T = property(lambda self: call("matrix_transpose", self))
 
     __bool__ = __int__ = __float__ = __complex__ = __index__ = _refuse
-    item = __array__ = __jax_array__ = __tf_tensor__ = _refuse
+    item = tolist = __array__ = __tf_tensor__ = _refuse
+
+    def __getattr__(self, name: str) -> Any:
+        """The methods of an Array, which are those of NumPy and JAX; torch's mean other things."""
+        if name.startswith("__") or self.builder.backend not in ("numpy", "jax"):
+            raise AttributeError(
+                f"a traced array has no attribute {name!r}; call an op, as tl.sum(x), or trace with tl.asarray(x)"
+            )
+        found = getattr(Array(self), name)
+        return (lambda *args, **kwargs: tree.map(unwrap, found(*args, **kwargs))) if callable(found) else unwrap(found)
 
     def __repr__(self) -> str:
         return f"Var({self.name}: {self.name.type})"
@@ -116,8 +126,12 @@ class Builder:
     def emit(self, op: str, operands: Sequence[Any], params: dict[str, Any], result: Any) -> Any:
         """Write a node down and return its result as Vars."""
         many = isinstance(result, (tuple, list))
+        given = [self.operand(x) for x in operands]
         made = [Var(x, self.value(x), self) for x in (result if many else (result,))]
-        self.nodes.append(Node(op, [self.operand(x) for x in operands], params, [v.name for v in made], many, user_line()))
+        if _depends_on_values(op, given):
+            for var in made:
+                var.name.shape = ("?",) * len(var.name.shape or ())
+        self.nodes.append(Node(op, given, params, [v.name for v in made], many, user_line()))
         if not many:
             return made[0]
         return type(result)(*made) if hasattr(result, "_fields") else tuple(made)
@@ -126,6 +140,16 @@ class Builder:
         results = [self.operand(x) for x in outputs]
         inputs = [*self.inputs, *(inner for _, inner in self.captured.values())]
         return Graph(inputs, self.nodes, results, constants=self.constants)
+
+
+_SIZED_BY_VALUES = {"nonzero", "argwhere", "unique_all", "unique_counts", "unique_inverse", "unique_values"}
+
+
+def _depends_on_values(op: str, operands: Sequence[Any]) -> bool:
+    """Whether the sizes of the results follow from the values of arrays, which are those of the example, or from such sizes."""
+    values = list(values_in(operands))
+    is_mask = op == "getitem" and any(value.dtype is bool_ for value in values[1:])
+    return op in _SIZED_BY_VALUES or is_mask or any("?" in (value.shape or ()) for value in values)
 
 
 def _value(x: Any) -> Any:

@@ -59,7 +59,7 @@ def transpile(
     say(f"moving the weights to {to}")
     made: Any = _module(original.source, program, to) if original.is_module else _function(original.source, program)
     if check:
-        checker = Checker(program, made._state_at if original.is_module else lambda name: None, original, to)  # type: ignore[arg-type]
+        checker = Checker(program, made.state_at if original.is_module else lambda name: None, original, to)  # type: ignore[arg-type]
         tensors = original.nest.tensors
         try:
             difference = checker.verify(tensors, other, say)

@@ -46,13 +46,16 @@ class Branches(TorchFunctionMode):
     def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if function is torch.rand and len(args) == 1 and tuple(args[0] if isinstance(args[0], (list, tuple)) else args) == ():
             return _Chance(0.5)
-        if getattr(function, "__name__", "") in _SPECTRA:
-            return _SPECTRA[function.__name__](*args, **(kwargs or {}))
         name = getattr(function, "__name__", "")
+        if name in _REPLACED:
+            return _REPLACED[name](*args, **(kwargs or {}))
         if name == "register_hook":
             raise TranspileError(
                 f"{user_line()}: a hook changes gradients, which a graph cannot hold; compute with detach() instead"
             )
+        if name == "__set__" and function.__self__ is torch.Tensor.data:  # a change in place, as torch.export sees it
+            with torch.no_grad():
+                return args[0].copy_(args[1])
         _, value = self.known.get(id(args[0]), (None, None)) if args else (None, None)
         if name == "__bool__" and value is None:
             value = _asserted(sys._getframe(1))
@@ -91,7 +94,7 @@ class _TooSymbolicError(Exception):
 _LONGEST = 30  # operations in the formula of a size; those of 27 architectures have up to 11, the windows of Swin 121
 
 
-# ---- spectrograms --------------------------------------------------------------------------------------------------------------
+# ---- functions whose kernels read sizes as numbers -----------------------------------------------------------------------------
 def _stft(
     x: Any, n_fft: int, hop_length: Any = None, win_length: Any = None, window: Any = None, center: bool = True,
     pad_mode: str = "reflect", normalized: bool = False, onesided: Any = None, return_complex: Any = None, **_: Any,
@@ -134,4 +137,12 @@ def _padded(window: Any, length: int, n_fft: int) -> Any:
     return torch.nn.functional.pad(torch.ones(length) if window is None else window, (left, n_fft - length - left))
 
 
-_SPECTRA = {"stft": _stft, "istft": _istft}
+def _fill_diagonal(x: Any, value: float, wrap: bool = False) -> Any:
+    """Tensor.fill_diagonal_, which torch.export does for the sizes of the example only, without `wrap`."""
+    if wrap or x.ndim != 2:
+        return torch.ops.aten.fill_diagonal_(x, value, wrap)
+    x.diagonal().fill_(value)
+    return x
+
+
+_REPLACED = {"stft": _stft, "istft": _istft, "fill_diagonal_": _fill_diagonal}

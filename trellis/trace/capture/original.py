@@ -66,12 +66,17 @@ class TorchOriginal:
         self.is_module = isinstance(source, torch.nn.Module)
         self.guarded: dict[int, str] = {}  # names of the tensors that the first run may not write to, by address
         parameters = dict(source.named_parameters()) if self.is_module else {}
+        kept = self.source.state_dict() if self.is_module else {}
+        self.buffers = [name for name, _ in self.source.named_buffers() if name in kept] if self.is_module else []
         self.sizes = {name: p.numel() for name, p in parameters.items() if p.requires_grad and p.is_floating_point()}
 
     @contextlib.contextmanager
     def _alone(self, training: bool, gradients: bool = False) -> Iterator[Callable[[Sequence[Any]], list[Any]]]:
         """Inside, the source may run: its buffers, modes and the random state are restored."""
-        buffers = [(b, b.detach().clone()) for b in self.source.buffers()] if self.is_module else []
+        parts = list(self.source.modules()) if self.is_module else []
+        held = [(part._buffers, dict(part._buffers)) for part in parts]
+        weights = [(p, p.detach()) for p in self.source.parameters()] if parts else []
+        buffers = [(b, b.detach(), b.detach().clone()) for b in self.source.buffers()] if parts else []
         with (
             in_mode(self.source, training), torch.random.fork_rng(devices=[]), torch.set_grad_enabled(gradients),
             torch.compiler.set_stance("force_eager"), _NoDropout(),
@@ -86,14 +91,21 @@ class TorchOriginal:
             try:
                 yield run
             finally:
+                for found, before in held:  # the source may assign other tensors to its names
+                    found.update(before)
                 with torch.no_grad():
-                    for buffer, value in buffers:
+                    for weight, memory in weights:
+                        weight.data = memory
+                    for buffer, memory, value in buffers:
+                        buffer.data = memory
                         if not torch.equal(buffer, value):
                             buffer.copy_(value)
 
     def outputs(self, tensors: Sequence[Any], training: bool) -> list[Any]:
         with self._alone(training) as run:
-            return [x.detach() if is_tensor(x) else x for x in run(tensors)]
+            made = run(tensors)
+            made += [self.source.get_buffer(name) for name in self.buffers]
+            return [x.detach().clone() if is_tensor(x) else x for x in made]
 
     def graph_functions(self, tensors: Sequence[Any]) -> list[Any]:
         """The results with their gradient functions. An argument, or a tensor that is no buffer, may not change."""

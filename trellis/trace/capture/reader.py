@@ -10,7 +10,7 @@ from torch.fx import Node as FxNode
 
 from trellis.core.dispatch import load
 from trellis.core.dtypes import DType, as_dtype
-from trellis.trace.errors import TranspileError, user_line
+from trellis.trace.errors import TranspileError, is_users, user_line
 from trellis.trace.graph import Graph, Node, Value
 
 _DROPPED = ("device", "layout", "pin_memory", "memory_format", "non_blocking", "generator", "requires_grad")
@@ -57,7 +57,7 @@ def source_of(node: Any) -> str:
     """The "file:line" of the innermost code of the user, or of the library that the model is from, that asked for a node."""
     lines = [line.strip() for line in (node.meta.get("stack_trace") or "").splitlines() if line.strip().startswith("File ")]
     frames = [line.removeprefix('File "').partition('", line ') for line in lines]
-    own = [(path, rest.partition(",")[0]) for path, _, rest in frames if "/torch/" not in path and "/trellis/trace/" not in path]
+    own = [(path, rest.partition(",")[0]) for path, _, rest in frames if is_users(path)]
     return ":".join(own[-1]) if own else ""
 
 
@@ -213,12 +213,12 @@ class Reader:
 
     def _write(self, target: Any, value: Any, node: Any) -> None:
         """Let everything after `node` read `value` for a changed tensor."""
-        if target in self.buffers:
-            self.updates[self.buffers[target]] = value
         old = self.known[target]
         for known, now in self.known.items():
             if now is old:
                 self.known[known] = value
+                if known in self.buffers:
+                    self.updates[self.buffers[known]] = value
 
 
 def _inline_grad_mode(reader: Reader, module: Any, node: Any) -> None:

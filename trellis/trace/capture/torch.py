@@ -17,7 +17,7 @@ import functools
 import io
 import logging
 import warnings
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -31,7 +31,7 @@ from trellis.core.container import Container
 from trellis.trace.capture import reader
 from trellis.trace.capture.branches import Branches
 from trellis.trace.capture.reader import Hole, argument_of, functional_name, is_tensor, op_name, source_of, written_by
-from trellis.trace.errors import TranspileError, user_line
+from trellis.trace.errors import TranspileError, is_users, user_line
 
 Row = Callable[..., Any]
 
@@ -99,8 +99,15 @@ class _Flat(torch.nn.Module):
         self.training = getattr(source, "training", False)
 
     def forward(self, *tensors: Any) -> list[Any]:
+        before: list[Any] = [(part._buffers, dict(part._buffers)) for part in self.modules()]
         nest = self.call(tensors)
         self.seen.append(nest.skeleton)
+        for now, held in before:
+            for name, buffer in held.items():  # one that is assigned anew is changed in place here, as torch.export sees it
+                if is_tensor(buffer) and now.get(name) is not buffer and getattr(now.get(name), "shape", None) == buffer.shape:
+                    nest.tensors = [x.clone() if x is buffer else x for x in nest.tensors]
+                    buffer.copy_(now[name].detach())
+            now.update(held)
         return nest.tensors
 
 
@@ -232,10 +239,10 @@ def longer(x: torch.Tensor) -> torch.Tensor:
 
 
 def exported(source: Any, nest: Nest) -> tuple[Any, Any]:
-    """`export`, with errors that name the line of the source. One that changes an argument is an error, too."""
+    """`export`, with errors that name the line of the source. One that changes an argument or a weight is an error, too."""
     try:
         program, result = export(source, nest)
-        _check_arguments_unchanged(program, source, nest)
+        _check_unchanged(program, source, nest)
         return program, result
     except TranspileError:
         raise
@@ -261,7 +268,7 @@ def line_of(error: BaseException) -> str:
         here = error.__traceback__
         while here is not None:
             path = here.tb_frame.f_code.co_filename
-            if "/torch/" not in path and "/trellis/trace/" not in path and not path.startswith("<"):
+            if is_users(path):
                 seen.append(f"{path}:{here.tb_lineno}")
             here = here.tb_next
         found = found or (seen[-1] if seen else "")
@@ -450,9 +457,7 @@ def gradient_functions(results: Sequence[Any]) -> list[str]:
 # ---- changes in place ----------------------------------------------------------------------------------------------------------
 def _viewed(node: Any) -> list[Any]:
     """The arguments that the result of an op may share memory with."""
-    if not isinstance(node.target, torch._ops.OpOverload):
-        return []
-    if all(r.alias_info is None for r in node.target._schema.returns):
+    if not isinstance(node.target, torch._ops.OpOverload) or all(r.alias_info is None for r in node.target._schema.returns):
         return []
     return [
         x
@@ -461,19 +466,18 @@ def _viewed(node: Any) -> list[Any]:
     ]
 
 
-def _groups(program: Any) -> dict[Any, set[Any]]:
-    """For each node the nodes that may share its memory."""
-    group: dict[Any, set[Any]] = {}
-    for node in program.graph.nodes:
+def _groups(module: Any, given: Mapping[Any, Any], group: dict[Any, set[Any]]) -> dict[Any, set[Any]]:
+    """`group` with, for each node, the nodes that may share its memory. Placeholders in `given` stand for nodes outside."""
+    for node in module.graph.nodes:
         group[node] = {node}
-        bases = _viewed(node)
-        if (
-            node.op == "call_function"
-            and op_name(node) == "py.getitem"
-            and isinstance(node.args[0], FxNode)
-            and _viewed(node.args[0])
-        ):
+        bases = [given[node]] if node in given else _viewed(node)
+        name = op_name(node) if node.op == "call_function" else ""
+        if name == "py.getitem" and isinstance(node.args[0], FxNode) and _viewed(node.args[0]):
             bases = [node.args[0]]
+        if name == "higher_order.wrap_with_set_grad_enabled":
+            body = getattr(module, node.args[1].target)
+            places = [n for n in body.graph.nodes if n.op == "placeholder"]
+            _groups(body, {k: x for k, x in zip(places, node.args[2:]) if isinstance(x, FxNode)}, group)
         for base in bases:
             joined = group[node] | group[base]
             for member in joined:
@@ -481,14 +485,20 @@ def _groups(program: Any) -> dict[Any, set[Any]]:
     return group
 
 
-def _check_arguments_unchanged(program: Any, source: Any, nest: Nest) -> None:
-    """TranspileError if an argument, or a view of one, is changed in place."""
-    given = [spec.arg.name for spec in program.graph_signature.input_specs if spec.kind.name == "USER_INPUT"]
-    group = _groups(program)
-    for node in program.graph.nodes:
-        for changed in [n for written in written_by(node) for n in group[written] if n.op == "placeholder" and n.name in given]:
-            what = f"argument {given.index(changed.name)}"
-            raise TranspileError(changed_text(_line_of(node, source, nest), what))
+def _check_unchanged(program: Any, source: Any, nest: Nest) -> None:
+    """TranspileError if an argument or a parameter, or a view of one, is changed in place."""
+    specs = program.graph_signature.input_specs
+    names = {name: f"argument {i}" for i, name in enumerate(s.arg.name for s in specs if s.kind.name == "USER_INPUT")}
+    weights = [s for s in specs if s.kind.name == "PARAMETER"]
+    names |= {name: f"tensor {s.target.removeprefix('source.')!r}" for s in weights for name in (s.arg.name, s.target)}
+    group, own = _groups(program.graph_module, {}, {}), {node.name: node for node in program.graph.nodes}
+    for spec in program.graph_signature.output_specs:
+        if spec.target in names:
+            raise TranspileError(changed_text(_line_of(own[spec.arg.name], source, nest), names[spec.target]))
+    for node in group:
+        for changed in [n for written in written_by(node) for n in group[written] if own.get(n.name) is n]:
+            if changed.op == "placeholder" and changed.name in names:
+                raise TranspileError(changed_text(_line_of(node, source, nest), names[changed.name]))
 
 
 def changed_text(line: str, what: str) -> str:
@@ -498,15 +508,15 @@ def changed_text(line: str, what: str) -> str:
 
 def _needs_functions(program: Any) -> bool:
     """Whether a change in place is seen through another view of the same memory, so that torch must rewrite the program."""
-    group, order = _groups(program), {node: i for i, node in enumerate(program.graph.nodes)}
+    if any(written_by(n) for n in _calls(program.graph_module) if n.graph is not program.graph):  # in `with torch.no_grad()`
+        return True
+    group = _groups(program.graph_module, {}, {})
+    order = {node: i for i, node in enumerate(group)}
     for node in program.graph.nodes:
         for written in written_by(node):
             made = {n for n in group[written] - {written, node} if order[n] < order[node]}
-            if any(order[user] > order[node] for other in made for user in other.users) or _is_view(written, made):
+            if any(order[user] > order[node] for other in made for user in other.users):
                 return True
+            if written.op != "placeholder" and any(member.op == "placeholder" for member in made):
+                return True  # a view of one that lives on: of an input or a buffer
     return False
-
-
-def _is_view(node: Any, made: Collection[Any]) -> bool:
-    """Whether a changed tensor is a view of one that lives on: of an input or a buffer."""
-    return any(member.op == "placeholder" for member in made) and node.op != "placeholder"

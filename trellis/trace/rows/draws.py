@@ -54,7 +54,7 @@ TABLE: Table = {
     "randint.default": lambda high, shape, *, dtype=None: _randint(0, high, shape, dtype=dtype),
     "randint_like.low_dtype": lambda x, low, high, *, dtype=None: _randint(low, high, x.shape, dtype=dtype or x.dtype),
     "randperm.default": lambda n, *, dtype=None: random.permutation(n, seed=seed()),
-    "bernoulli.default bernoulli.p": _bernoulli,
+    "bernoulli.default bernoulli.p bernoulli.float bernoulli.Tensor": _bernoulli,
     "normal_functional.default": lambda x, mean=0, std=1: _randn(x.shape, dtype=x.dtype) * std + mean,
     "normal.Tensor_float normal.Tensor_Tensor normal.float_Tensor": _normal,
     "uniform.default": lambda x, low=0.0, high=1.0: _rand(x.shape, dtype=x.dtype) * (high - low) + low,

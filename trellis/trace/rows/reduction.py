@@ -7,28 +7,13 @@ from typing import Any
 
 from trellis import ops as tl
 from trellis.core.dtypes import bool as bool_, float32, int32
-from trellis.trace.rows.support import Row, Table, axes_of, axis_of, cast, counting, floats, integers, is_array, together
+from trellis.trace.rows.support import Row, Table, axes_of, axis_of, cast, counting, floats, integers, is_array, neutral, together
 
 
 # ---- reductions ----------------------------------------------------------------------------------------------------------------
-def _sum(x: Any, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Any:
-    x = cast(integers(x), dtype)
-    return x if x.ndim == 0 else tl.sum(x, axis=axes_of(dim), keepdims=keepdim)
-
-
-def _mean(x: Any, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Any:
-    x = cast(x, dtype)
-    return x if x.ndim == 0 else tl.mean(x, axis=axes_of(dim), keepdims=keepdim)
-
-
-def _prod(x: Any, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Any:
-    x = cast(integers(x), dtype)
-    return x if x.ndim == 0 else tl.prod(x, axis=dim, keepdims=keepdim)
-
-
-def _without_nans(op: str) -> Row:
+def _reduction(op: str, summable: Row = integers) -> Row:
     def row(x: Any, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Any:
-        return getattr(tl, op)(cast(integers(x), dtype), axis=axes_of(dim) if x.ndim else None, keepdims=keepdim)
+        return getattr(tl, op)(cast(summable(x), dtype), axis=axes_of(dim) if x.ndim else None, keepdims=keepdim)
 
     return row
 
@@ -123,12 +108,7 @@ def _running_extreme(op: str) -> Row:
         last = tl.moveaxis(integers(x), dim, -1)
         size = last.shape[-1]
         earlier = tl.expand_dims(tl.arange(size), 0) <= tl.expand_dims(tl.arange(size), 1)
-        worst = (
-            (-math.inf if op == "max" else math.inf)
-            if x.dtype.kind == "f"
-            else getattr(tl.iinfo(last.dtype), "min" if op == "max" else "max")
-        )
-        spread = tl.where(earlier, tl.expand_dims(last, -2), worst)
+        spread = tl.where(earlier, tl.expand_dims(last, -2), neutral(last.dtype, op))
         best = getattr(tl, op)(spread, axis=-1, keepdims=True)
         index = size - 1 - tl.argmax(tl.astype(tl.flip(tl.logical_and(spread == best, earlier), axis=-1), int32), axis=-1)
         values = tl.take_along_axis(last, index, axis=-1)
@@ -276,11 +256,11 @@ def _frequencies(op: str) -> Row:
 
 
 TABLE: Table = {
-    "sum.default sum.dim_IntList": _sum,
-    "mean.default mean.dim": _mean,
-    "prod.default prod.dim_int": _prod,
-    "nansum.default": _without_nans("nansum"),
-    "nanmean.default": _without_nans("nanmean"),
+    "sum.default sum.dim_IntList": _reduction("sum"),
+    "mean.default mean.dim": _reduction("mean", lambda x: x),
+    "prod.default prod.dim_int": _reduction("prod"),
+    "nansum.default": _reduction("nansum"),
+    "nanmean.default": _reduction("nanmean"),
     "all.default all.dim all.dims _is_all_true.default": _truth("all"),
     "any.default any.dim any.dims _is_any_true.default": _truth("any"),
     "max.default amax.default": _extreme("max"),

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 import operator
+from itertools import accumulate
 from typing import Any
 
 from trellis import ops as tl
 from trellis.core.dispatch import default_backend
 from trellis.core.dtypes import bool as bool_, float32, float64, int64
-from trellis.trace.rows.support import Table, axis_of, cast, counting, full, is_array, sizes, supported
+from trellis.trace.rows.support import Table, axis_of, cast, counting, full, is_array, neutral, sizes, supported
 
 END = 2**63 - 1
 
@@ -110,11 +111,8 @@ def _split(x: Any, size: Any, dim: int = 0) -> list[Any]:
 
 
 def _parts(x: Any, parts: list[int], dim: int) -> list[Any]:
-    found, start = [], 0
-    for n in parts:
-        found.append(_slice(x, dim, start, start + n))
-        start += n
-    return found
+    ends = list(accumulate(parts))
+    return [_slice(x, dim, a, b) for a, b in zip([0, *ends], ends)]
 
 
 def _array_split(x: Any, parts: Any, dim: int = 0) -> list[Any]:
@@ -163,10 +161,8 @@ def _diagonal(x: Any, offset: int = 0, a: int = 0, b: int = 1) -> Any:
 
 def _diag_embed(x: Any, offset: int = 0, a: int = -2, b: int = -1) -> Any:
     size = x.shape[-1] + abs(offset)
-    rows = tl.arange(x.shape[-1]) + max(-offset, 0)
-    columns = tl.arange(x.shape[-1]) + max(offset, 0)
-    made = tl.at(tl.zeros((*x.shape[:-1], size, size), dtype=x.dtype))[..., rows, columns].set(x)
-    return tl.moveaxis(made, (-2, -1), (a, b))
+    zeros = tl.zeros((*x.shape[:-1], size, size), dtype=x.dtype)
+    return _diagonal_scatter(tl.moveaxis(zeros, (-2, -1), (a, b)), x, offset, a, b)
 
 
 def _rot90(x: Any, k: int = 1, dims: Any = (0, 1)) -> Any:
@@ -249,11 +245,7 @@ def _scatter(x: Any, dim: int, index: Any, source: Any, reduce: str | None = Non
             tl.floor_divide(total, tl.maximum(counts, 1)) if x.dtype.kind in "iu" else total / tl.maximum(counts, 1), x.dtype
         )
     if not include_self:
-        neutral = {"add": 0, "multiply": 1, "max": -math.inf, "min": math.inf}[_MODES[reduce]]
-        if x.dtype.kind in "iu" and isinstance(neutral, float):
-            info = tl.iinfo(x.dtype)
-            neutral = info.min if neutral < 0 else info.max
-        x = place.set(neutral)
+        x = place.set(neutral(x.dtype, _MODES[reduce]))
         place = tl.at(x)[_places(index, dim)]
     return getattr(place, _MODES[reduce])(source)
 

@@ -6,6 +6,7 @@ the arguments in the order of ATen's schema, tensors as `tl.Array`s, and returns
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from contextvars import ContextVar
 from typing import Any
@@ -80,6 +81,13 @@ def _weak(scalar: Any, beside: Any) -> Any:
 
 def axis_of(dim: int, ndim: int) -> int:
     return dim % ndim if ndim else 0
+
+
+def neutral(dtype: DType, op: str) -> Any:
+    """The number that "add", "multiply", "max" or "min" with any other leaves as it is."""
+    if op in ("max", "min") and dtype.kind in "iu":
+        return getattr(tl.iinfo(dtype), "min" if op == "max" else "max")
+    return {"add": 0, "multiply": 1, "max": -math.inf, "min": math.inf}[op]
 
 
 def axes_of(dim: Any) -> Any:
