@@ -18,10 +18,14 @@ from browser import Browser
 ROOT = Path(__file__).resolve().parent.parent
 SITE = ROOT / "build" / "site"
 AXE = ROOT / "build" / "axe" / "node_modules" / "axe-core" / "axe.min.js"
+SITE_PAGES = (
+    "index", "start", "arrays", "gradients", "gallery", "programs/tiny_gpt", "reference/training", "migration", "performance",
+    "genindex",
+)  # fmt: skip
 PAGES = {
     "demo": ROOT / "build" / "demo.html",
     "matrix": ROOT / "docs" / "matrix" / "index.html",
-    **{name: SITE / f"{name}.html" for name in ("index", "start", "arrays", "gallery", "migration", "performance", "genindex")},
+    **{name: SITE / f"{name}.html" for name in SITE_PAGES},
 }
 SCREENS = {"desktop": (1280, 900, False), "phone": (390, 844, False), "dark": (1280, 900, True)}
 
