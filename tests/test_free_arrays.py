@@ -7,6 +7,7 @@ import importlib
 import math
 import operator
 import pickle
+import traceback
 from typing import Any
 
 import numpy as np
@@ -175,6 +176,26 @@ def test_autograph_does_not_warn(caplog: pytest.LogCaptureFixture) -> None:
         found = tf.function(lambda x: tl.softmax(x + tl.ones(3), axis=0) + tl.mean(x, axis=0) + tl.zeros(3))(tf.zeros(3))
     np.testing.assert_allclose(found, np.full(3, 1 / 3), rtol=1e-6)
     assert "AutoGraph" not in caplog.text
+
+
+def test_autograph_leaves_the_package_as_it_is(caplog: pytest.LogCaptureFixture) -> None:
+    """It converts the user's function; to convert ours takes many times as long as to trace it."""
+    tf = pytest.importorskip("tensorflow")
+    tl.to_backend(tl.ones(1), "tensorflow")  # loads the backend
+    model, files = tl.Sequential(tl.Linear(3, 3, backend="tensorflow"), tl.Tanh()), []
+
+    def total(carry: Any, row: Any) -> Any:
+        files.extend(frame.filename for frame in traceback.extract_stack())
+        return carry + tl.sum(row * tl.ones(3)), row
+
+    def loss(v: Any, x: Any) -> Any:
+        return tl.scan(total, tl.zeros(()), model(x, v=v))[0]
+
+    with caplog.at_level("WARNING", logger="tensorflow"):
+        value, _ = tf.function(lambda v, x: tl.value_and_grad(loss)(v, x))(model.v, tf.ones((2, 3)))
+    np.testing.assert_allclose(value, float(loss(model.v, tf.ones((2, 3)))), rtol=1e-5)
+    assert "AutoGraph" not in caplog.text
+    assert len({name for name in files if "autograph_generated" in name}) == 1  # the function that tf.function was given
 
 
 LISTS: dict[str, tuple[Any, Any]] = {

@@ -6,12 +6,16 @@ from types import SimpleNamespace
 from typing import Any
 
 import tensorflow as tf
+from tensorflow.python.autograph.core import config
 
 from trellis.backends.assembly import assemble
 from trellis.backends.elementwise import Kernel
 from trellis.backends.tensorflow.meta import short_name
 from trellis.core import errors
 from trellis.core.discovery import op_modules
+
+# AutoGraph runs our functions as they are, as it does with Keras: to convert a gradient of four layers took 12 s, to trace it takes 0.6 s.
+config.CONVERSION_RULES = (config.DoNotConvert("trellis"), *config.CONVERSION_RULES)
 
 _CHOOSE_THEIR_DEVICE = ("control", "creation", "grad", "meta", "optimizers", "random")
 modules = op_modules(__name__, __path__, ("arrangement", "complexes", "derivatives", "operands", "shapes"))
