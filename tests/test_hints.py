@@ -162,6 +162,81 @@ def test_a_wrong_row_is_found() -> None:
             bind(resolved(node.func), node) if isinstance(node, ast.Call) else resolved(node)
 
 
+_X, _Y = np.array([0.3, 1.2, 2.5, 0.7]), np.array([1.1, 0.4, 3.0, 2.2])
+_I, _J, _B = np.array([3, 1, 6, 1]), np.array([1, 5, 6, 0]), np.array([True, False, True, False])
+_M = np.array([[2.0, 0.5, 1.0], [0.5, 3.0, -1.0], [1.0, -1.0, 4.0]])
+# A row, what its variables are, and what the library gives for it.
+FORMULAS: dict[str, tuple[dict[str, Any], Callable[[], Any]]] = {
+    "bartlett": ({"n": 7}, lambda: np.bartlett(7)),
+    "hamming": ({"n": 7}, lambda: np.hamming(7)),
+    "bitwise_count": ({"x": _I}, lambda: np.bitwise_count(_I)),
+    "block": ({"rows": [[_M, _M], [_M, _M]]}, lambda: np.block([[_M, _M], [_M, _M]])),
+    "diag_indices_from": ({"x": _M}, lambda: np.diag_indices_from(_M)),
+    "tril_indices_from": ({"x": _M}, lambda: np.tril_indices_from(_M)),
+    "triu_indices_from": ({"x": _M}, lambda: np.triu_indices_from(_M)),
+    "mask_indices": ({"n": 3, "f": tl.triu}, lambda: np.mask_indices(3, np.triu)),
+    "histogram_bin_edges": ({"x": _X, "bins": 4}, lambda: np.histogram_bin_edges(_X, 4)),
+    "matvec": ({"x1": _M, "x2": _X[:3]}, lambda: _M @ _X[:3]),
+    "vecmat": ({"x1": _X[:3], "x2": _M}, lambda: _X[:3] @ _M),
+    "polyder": ({"x": _X, "n": 4}, lambda: np.polyder(_X)),
+    "polyint": ({"x": _X, "n": 4}, lambda: np.polyint(_X)),
+    "setxor1d": ({"x": _I[:3], "y": _J}, lambda: [3, 5, 0]),
+    "spacing": ({"x": _X}, lambda: np.spacing(_X)),
+    "unwrap": ({"x": _X * 4 % 6}, lambda: np.unwrap(_X * 4 % 6)),
+    "nancumprod": ({"x": np.array([2.0, np.nan, 3.0])}, lambda: [2.0, 2.0, 6.0]),
+    "nanpercentile": ({"x": np.array([2.0, np.nan, 3.0, 7.0]), "q": 30}, lambda: np.nanpercentile([2.0, 3.0, 7.0], 30)),
+    "ediff1d": ({"x": _M}, lambda: np.ediff1d(_M)),
+    "trapezoid": ({"x": np.sort(_X), "y": _Y}, lambda: np.trapezoid(_Y, np.sort(_X))),
+    "vander": ({"x": _X, "n": 3}, lambda: np.vander(_X, 3, increasing=True)),
+    "sinc": ({"x": _X}, lambda: np.sinc(_X)),
+    "fmod": ({"x1": -_X, "x2": _Y}, lambda: np.fmod(-_X, _Y)),
+    "rem": ({"x1": -_X, "x2": _Y}, lambda: np.fmod(-_X, _Y)),
+    "cholesky_inverse": ({"factor": np.linalg.cholesky(_M), "n": 3}, lambda: np.linalg.inv(_M)),
+    "nuclear_norm": ({"x": _M}, lambda: np.linalg.norm(_M, "nuc")),
+    "polygamma": ({"x": tl.asarray(_X)}, lambda: special().polygamma(1, _X)),
+    "mvlgamma": ({"x": _X + 2, "p": 3}, lambda: [special().multigammaln(a + 2, 3) for a in _X]),
+    "renorm": ({"x": _M, "max_norm": 1.0}, lambda: _M / np.maximum(np.linalg.norm(_M, axis=1, keepdims=True), 1.0)),
+    "betaln": ({"a": 1.5, "b": _Y}, lambda: special().betaln(1.5, _Y)),
+    "comb": ({"n": 5.0, "k": 2.0}, lambda: 10.0),
+    "factorial": ({"n": _X}, lambda: special().factorial(_X)),
+    "poch": ({"x": _X, "n": 2.5}, lambda: special().poch(_X, 2.5)),
+    "boxcox": ({"x": _X, "lmbda": 0.5}, lambda: special().boxcox(_X, 0.5)),
+    "boxcox1p": ({"x": _X, "lmbda": 0.5}, lambda: special().boxcox1p(_X, 0.5)),
+    "entr": ({"x": _X}, lambda: special().entr(_X)),
+    "rel_entr": ({"x": _X, "y": _Y}, lambda: special().rel_entr(_X, _Y)),
+    "erfcx": ({"x": _X}, lambda: special().erfcx(_X)),
+    "i0e": ({"x": _X}, lambda: special().i0e(_X)),
+    "ndtr": ({"x": _X}, lambda: special().ndtr(_X)),
+    "ndtri": ({"x": _X / 3}, lambda: special().ndtri(_X / 3)),
+    "log_ndtr": ({"x": _X}, lambda: special().log_ndtr(_X)),
+    "log1mexp": ({"x": _X}, lambda: np.log1p(-np.exp(-_X))),
+    "xlog1py": ({"x": _X, "y": _Y}, lambda: special().xlog1py(_X, _Y)),
+    "reduce_xor": ({"x": _I}, lambda: np.bitwise_xor.reduce(_I)),
+    "divide_no_nan": ({"x1": _X, "x2": np.array([0.0, 1.0, 2.0, 0.0])}, lambda: [0.0, 1.2, 1.25, 0.0]),
+    "logmeanexp": ({"x": _X, "axis": 0, "n": 4}, lambda: np.log(np.mean(np.exp(_X)))),
+    "view_as_real": ({"x": _X + 2j}, lambda: np.stack([_X, 0 * _X + 2], axis=-1)),
+    "view_as_complex": ({"x": _M[:, :2]}, lambda: _M[:, 0] + 1j * _M[:, 1]),
+    "TruePositives": ({"prediction": _X, "target": _B}, lambda: 1),
+    "FalsePositives": ({"prediction": _X, "target": _B}, lambda: 2),
+    "FalseNegatives": ({"prediction": _X, "target": _B}, lambda: 1),
+    "IoU": ({"x": _B, "y": _X > 1}, lambda: 1 / 3),
+    "PearsonCorrelation": ({"x": _X, "y": _Y}, lambda: np.corrcoef(_X, _Y)[0, 1]),
+    "in_top_k": ({"predictions": _M, "target": np.array([0, 0, 1]), "k": 2}, lambda: [True, True, False]),
+    "multi_hot": ({"indices": _I[:2], "num_classes": 5}, lambda: [0, 1, 0, 1, 0]),
+}  # fmt: skip
+
+
+def special() -> Any:
+    return pytest.importorskip("scipy.special")
+
+
+@pytest.mark.parametrize("name", FORMULAS)
+def test_the_formula_of_a_row_gives_what_the_library_gives(name: str) -> None:
+    (row,) = [row for row in ROWS if (row.owner, row.name) == ("tl", name)]
+    values, expected = FORMULAS[name]
+    np.testing.assert_allclose(eval(row.here, {"tl": tl, **values}), expected(), rtol=1e-6, atol=1e-12)
+
+
 def test_every_public_name_of_ivy_is_here_or_has_a_hint() -> None:
     """`ivy_names.txt` lists its functions, the classes of its layers and the like, and the methods of its Container."""
     bare = []
@@ -186,14 +261,15 @@ PLACES = {
     "torch": {
         "tl": "torch torch.nn torch.nn.functional torch.optim torch.optim.lr_scheduler torch.nn.init torch.nn.utils torch:Tensor "
               "torch.nn.utils.rnn torch.utils.data torch.special torch.autograd torch.autograd.functional torch.func "
-              "torch.distributions",
+              "torch.distributions torch.distributions.transforms",
         "linalg": "torch.linalg", "fft": "torch.fft", "Array": "torch:Tensor", "Module": "torch.nn:Module",
         "Optimizer": "torch.optim:Optimizer", "Distribution": "torch.distributions:Distribution",
     },
     "JAX": {
-        "tl": "jax jax.numpy jax.lax jax.nn jax.random jax.scipy.special jax.tree_util jax.numpy:ndarray",
+        "tl": "jax jax.numpy jax.lax jax.nn jax.random jax.scipy.special jax.tree_util jax.numpy:ndarray "
+              "jax.tree jax.sharding",
         "linalg": "jax.numpy.linalg jax.scipy.linalg", "fft": "jax.numpy.fft", "Array": "jax:Array",
-        "Module": "flax.linen:Module", "Container": "jax.tree_util",
+        "Container": "jax.tree_util",
     },
     "Keras": {
         "tl": "keras keras.layers keras.ops keras.losses keras.optimizers keras.optimizers.schedules keras.callbacks keras.utils "
@@ -202,6 +278,8 @@ PLACES = {
         "Array": "keras:Variable", "Metric": "keras.metrics:Metric",
     },
     "optax": {"tl": "optax optax.schedules optax.losses"},
+    "Flax": {"tl": "flax.linen flax.nnx", "Module": "flax.linen:Module"},
+    "Haiku": {"tl": "haiku"},
 }  # fmt: skip
 
 

@@ -46,16 +46,22 @@ def rows(owner: str, name: str = "") -> list[Row]:
     return [Row(*line.split("\t")) for line in lines() if line.startswith(start)]
 
 
+_OTHERS = {"tl": ("Array", "linalg", "fft"), "Array": ("tl", "linalg")}  # where else a name may have its row
+
+
 @functools.cache
 def hint(owner: str, name: str, public: tuple[str, ...] = (), elsewhere: str = "") -> str:
     """The end of an error about a missing name: its row, the place where it is, or the public name that is most like it."""
     found = rows(owner, name)
-    if not found and not elsewhere and owner in ("tl", "Array"):  # tl.view is x.view, and x.cat is tl.cat
-        found = rows("Array" if owner == "tl" else "tl", name)
+    if not found and not elsewhere:  # tl.view is x.view, and x.cat is tl.cat
+        found = [row for other in _OTHERS.get(owner, ()) for row in rows(other, name)]
     if found:
         return f"; {found[0].text()}"
     if elsewhere:
         return f"; it is {elsewhere}"
+    if name.endswith("_"):  # torch writes in place
+        plain = name.removesuffix("_")
+        return f"; it is x[...] = tl.{plain}(x)" if plain in public else hint(owner, plain, public)
     letters = name.replace("_", "").lower()
     same = [other for other in public if other.replace("_", "").lower() == letters]
     near = sorted(same, key=lambda other: other[0].isupper() is not name[0].isupper())  # Conv2d is like Conv2D
@@ -143,9 +149,12 @@ class Hint:
 
 def install(kind: type, owner: str, functions: Mapping[str, str] | None = None) -> None:
     """Give a class the hints of an owner and of `functions` of its instances, but for names that it has. `dir` hides them."""
-    places = [line.split("\t", 2) for line in lines()]
-    hinted = {name: "" for place, name, _ in places if place == owner or (functions and place == "tl")}
-    for name, elsewhere in {**(functions or {}), **hinted}.items():
+    functions = functions or {}
+    places = [line.split("\t", 3) for line in lines()]
+    hinted = {name: library for place, name, library, _ in places if place in (owner, *_OTHERS.get(owner, ()))}
+    in_place = {f"{name}_": "" for name, library in hinted.items() if "torch" in library and functions}
+    in_place |= {f"{name}_": f"x[...] = {place}(x)" for name, place in functions.items()}
+    for name, elsewhere in {**in_place, **functions, **dict.fromkeys(hinted, "")}.items():
         if not hasattr(kind, name):
             setattr(kind, name, Hint(owner, name, elsewhere))
     kind.__dir__ = _dir  # type: ignore[method-assign]
