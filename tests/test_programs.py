@@ -265,3 +265,49 @@ def test_k_means(backend: str, wrapped: bool, compiled: bool) -> None:
     own = np.array([POINTS[tl.to_numpy(nearest) == i].mean(0) for i in range(3)])
     np.testing.assert_allclose(tl.to_numpy(centres), own, rtol=1e-5)
     np.testing.assert_allclose(tl.to_numpy(centres), tl.to_numpy(k_means(POINTS)[0]), rtol=1e-5)
+
+
+# ---- a Kalman filter -----------------------------------------------------------------------------------------------------------
+SERIES = np.cumsum(np.random.default_rng(4).normal(size=5))
+
+
+def negative_likelihood(log_noise: Any, series: Any) -> Any:
+    """Of a local linear trend: the matrices are made inside, and the carry of the scan begins free."""
+    move, noise = tl.asarray([[1.0, 1.0], [0.0, 1.0]], dtype=tl.float64), tl.exp(log_noise) * tl.eye(2, dtype=tl.float64)
+    see, rest = tl.eye(1, 2, dtype=tl.float64), 0.5 * tl.eye(1, dtype=tl.float64)
+
+    def step(state: Any, y: Any) -> tuple[Any, Any]:
+        mean, spread = state
+        mean, spread = tl.matmul(move, mean), tl.matmul(tl.matmul(move, spread), move.T) + noise
+        cross = tl.matmul(spread, see.T)
+        seen = tl.matmul(see, cross) + rest
+        error = tl.expand_dims(y, 0) - tl.matmul(see, mean)
+        gain = tl.matmul(cross, tl.linalg.inv(seen))
+        score = 0.5 * (tl.sum(error * tl.linalg.solve(seen, error)) + tl.log(2 * tl.pi * tl.linalg.det(seen)))
+        return (mean + tl.matmul(gain, error), spread - tl.matmul(gain, tl.matmul(see, spread))), score
+
+    start = tl.zeros(2, dtype=tl.float64), tl.eye(2, dtype=tl.float64)
+    return tl.sum(tl.scan(step, start, series)[1])
+
+
+def exact_likelihood(log_noise: float) -> Any:
+    """The density of the whole series, which is a normal distribution."""
+    move, count = np.array([[1.0, 1.0], [0.0, 1.0]]), len(SERIES)
+    powers = [np.linalg.matrix_power(move, i)[0] for i in range(count + 1)]
+    start = np.array([[powers[i + 1] @ powers[j + 1] for j in range(count)] for i in range(count)])
+    noise = [[sum(powers[i - k] @ powers[j - k] for k in range(min(i, j) + 1)) for j in range(count)] for i in range(count)]
+    covariance = start + np.exp(log_noise) * np.array(noise) + 0.5 * np.eye(count)
+    return -pytest.importorskip("scipy.stats").multivariate_normal.logpdf(SERIES, cov=covariance)
+
+
+@forms
+def test_kalman_filter(backend: str, wrapped: bool, compiled: bool) -> None:
+    log_noise, series = given(backend, wrapped, np.array(-1.0), SERIES)
+    value, slope = run(tl.value_and_grad(negative_likelihood), compiled)(log_noise, series)
+    check_kind(value, backend, wrapped)
+    check_kind(slope, backend, wrapped)
+    assert float(value) == pytest.approx(exact_likelihood(-1.0), rel=1e-8)
+    assert float(slope) == pytest.approx((exact_likelihood(-1 + 1e-5) - exact_likelihood(-1 - 1e-5)) / 2e-5, rel=1e-5)
+    rates = tl.asarray([-1.0, 0.5], dtype=tl.float64)
+    values = run(tl.vmap(lambda rate: negative_likelihood(rate, series)), compiled)(rates)
+    np.testing.assert_allclose(tl.to_numpy(values), [exact_likelihood(-1.0), exact_likelihood(0.5)], rtol=1e-8)

@@ -79,10 +79,9 @@ def beside(x: Free, like: Any) -> Any:
     """The native array of a free array, in the framework and on the device of the native array `like`."""
     if type(x) is FreeView:  # which does not learn of a write to its base
         return brought(x._data, like)
-    copies = getattr(x, "_copies", None)
-    if copies is None:
-        copies = x._copies = {}
-    return brought(x._data, like, copies)
+    if not hasattr(x, "_copies"):
+        x._copies = {}
+    return brought(x._data, like, x._copies)
 
 
 def kind_of(like: Any) -> Any:

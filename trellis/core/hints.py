@@ -15,6 +15,7 @@ import inspect
 import pkgutil
 import sys
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, NamedTuple, NoReturn, TypeVar
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -100,9 +101,8 @@ def refuse_more(function: Callable[..., Any], given: int, error: Exception | Non
     count = len(parameters) - len(named)
     if given > count and not any(p.kind is p.VAR_POSITIONAL for p in parameters):
         rest = f"; give {', '.join(f'{n}=' for n in named)} by name" if named else ""
-        raise TypeError(
-            f"{function.__name__}() takes {count} positional argument{'s' * (count != 1)}, got {given}{rest}"
-        ) from error
+        takes = f"{count} positional argument{'s' * (count != 1)}"
+        raise TypeError(f"{function.__name__}() takes {takes}, got {given}{rest}") from error
 
 
 def naming(function: Function) -> Function:
@@ -113,12 +113,8 @@ def naming(function: Function) -> Function:
         try:
             return function(*args, **kwargs)
         except TypeError as error:
-            refuse(
-                function.__qualname__.removesuffix(".__init__").rpartition(".")[2],
-                kwargs,
-                inspect.signature(function).parameters,
-                error,
-            )
+            name = function.__qualname__.removesuffix(".__init__").rpartition(".")[2]
+            refuse(name, kwargs, inspect.signature(function).parameters, error)
             raise
 
     return run  # type: ignore[return-value]
@@ -147,9 +143,8 @@ class Hint:
         raise missing(f"{kind.__name__!r} object", self.owner, self.name, (), self.elsewhere)
 
 
-def install(kind: type, owner: str, functions: Mapping[str, str] | None = None) -> None:
+def install(kind: type, owner: str, functions: Mapping[str, str] = MappingProxyType({})) -> None:
     """Give a class the hints of an owner and of `functions` of its instances, but for names that it has. `dir` hides them."""
-    functions = functions or {}
     places = [line.split("\t", 3) for line in lines()]
     hinted = {name: library for place, name, library, _ in places if place in (owner, *_OTHERS.get(owner, ()))}
     in_place = {f"{name}_": "" for name, library in hinted.items() if "torch" in library and functions}

@@ -1,9 +1,9 @@
 """Shapes and axes of TensorFlow operands.
 
 Two limits of TensorFlow shape this file. An op converts a Python list or tuple to a tensor on a path that costs six times the op
-itself: `vector` keeps such constants (inside a tf.function a small one becomes a Const node, so static shapes stay known). A
-Python number costs nothing. And inside a tf.function a size may be unknown: `sizes` gives an int where it is known, else a
-tensor.
+itself: `vector` keeps such constants. Inside a tf.function it makes a Const node, so static shapes stay known: a branch of a
+tf.cond in the gradient of a loop cannot capture a constant from outside. A Python number costs nothing. And inside a
+tf.function a size may be unknown: `sizes` gives an int where it is known, else a tensor.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _INT32_MAX = 2**31 - 1
 @functools.lru_cache(maxsize=4096)
 def _vector(values: tuple[int, ...]) -> Any:
     wide = any(not -_INT32_MAX <= n <= _INT32_MAX for n in values)
-    with tf.init_scope(), tf.device("CPU:0"):
+    with tf.device("CPU:0"):
         return tf.constant(values, tf.int64 if wide else tf.int32, (len(values),))
 
 
@@ -33,8 +33,8 @@ def vector(values: Iterable[Any]) -> Any:
     """A 1-d integer tensor of ints. A list with unknown sizes, which are tensors, stays as it is: the op packs it."""
     values = tuple(values)
     try:
-        return _vector(values)
-    except TypeError:  # a symbolic tensor among them is not hashable
+        return (_vector if tf.executing_eagerly() else _vector.__wrapped__)(values)
+    except TypeError:  # a symbolic tensor among them cannot be compared
         return list(values)
 
 
