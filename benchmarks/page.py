@@ -50,8 +50,8 @@ What takes longer than the same by hand, beyond the few microseconds of a call:
 - `tl.scan` of tiny steps on NumPy costs about twice the loop by hand: each step checks its carry.
 - Seeded numbers are those of Threefry with 20 rounds on every framework: 114 operations on each number. 114 of NumPy's fastest
   operations alone take two to three times as long as the generators of NumPy and torch.
-- A step of an optimizer gives new weights and does not overwrite the old ones. On torch this copy costs as much as a fused update of
-  SGD that overwrites; `tl.Trainer` overwrites its own.
+- A step of an optimizer gives new weights and does not overwrite the old ones. On torch this copy costs as much as a fused update
+  of SGD that overwrites; `tl.Trainer` overwrites its own.
 - `Trainer.fit` keeps the parameters of the last two steps of a model above 8 MiB, to say where a loss that is not finite began.
 """
 

@@ -1,4 +1,4 @@
-"""A variational autoencoder of small images, in which one bar stands and one lies."""
+"""A variational autoencoder learns small images with one upright and one level bar, and draws new ones."""
 
 from __future__ import annotations
 

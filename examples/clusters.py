@@ -1,4 +1,4 @@
-"""Principal components and k-means of any framework's own arrays: no `tl.Array` in sight."""
+"""k-means and principal components of the framework's own arrays, without a `tl.Array`."""
 
 from __future__ import annotations
 

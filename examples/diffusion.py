@@ -1,4 +1,4 @@
-"""A diffusion model of points in the plane: it learns to take noise out of two moons, and then makes moons of noise."""
+"""A diffusion model of points in the plane. It learns to remove noise from two moons, and then makes moons of noise."""
 
 from __future__ import annotations
 

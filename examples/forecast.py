@@ -1,4 +1,4 @@
-"""An LSTM that goes on with a series: two waves and noise."""
+"""An LSTM continues a series of two waves and noise."""
 
 from __future__ import annotations
 

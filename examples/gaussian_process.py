@@ -1,4 +1,4 @@
-"""Gaussian-process regression: the marginal likelihood is maximized by SciPy's L-BFGS with gradients from Trellis."""
+"""Gaussian-process regression. SciPy's L-BFGS maximizes the marginal likelihood with gradients from Trellis."""
 
 from __future__ import annotations
 

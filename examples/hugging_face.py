@@ -1,4 +1,4 @@
-"""A model of Hugging Face, written for torch, on another framework: the same tokens, and a training step there.
+"""A GPT-2 of Hugging Face, written for torch, generates the same tokens on another framework, and trains there.
 
 The weights are random, because this program downloads nothing; `GPT2LMHeadModel.from_pretrained("gpt2")` takes the same way.
 """

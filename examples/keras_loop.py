@@ -1,4 +1,4 @@
-"""A Trellis model in Keras' hands: `compile`, `fit` and `predict` of Keras train it, and its weights come back.
+"""Keras trains a Trellis model by `compile`, `fit` and `predict`, and the weights come back.
 
 The model is made on the backend of the command line; Keras computes on the framework that KERAS_BACKEND names.
 """

@@ -1,4 +1,4 @@
-"""Hamiltonian Monte Carlo: draws from a posterior by its gradient, the chains side by side by `tl.vmap`."""
+"""Hamiltonian Monte Carlo draws from a posterior by its gradient. `tl.vmap` runs the chains side by side."""
 
 from __future__ import annotations
 

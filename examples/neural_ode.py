@@ -1,4 +1,4 @@
-"""A neural ordinary differential equation: a network is the slope, `tl.scan` integrates it, and it learns a spiral."""
+"""A network is the slope of a curve. `tl.scan` integrates it, and it learns a spiral."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A physics-informed network: it solves `u'' = -pi^2 sin(pi x)`, `u(-1) = u(1) = 0`, knowing the equation alone."""
+"""A physics-informed network solves `u'' = -pi^2 sin(pi x)`, `u(-1) = u(1) = 0` from the equation alone."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""SciPy and scikit-learn on any framework's arrays: a signal is filtered, its spectra are scaled, projected and clustered.
+"""SciPy filters a signal and scikit-learn scales, projects and clusters its spectra, on arrays of any framework.
 
 Nothing here is a wrapper: SciPy and scikit-learn compute with `tl.Array`s on the backend of the command line.
 """

@@ -1,4 +1,4 @@
-"""A residual network that tells apart three textures."""
+"""A residual network tells three textures apart."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A small GPT that learns a text letter by letter, and writes on by itself."""
+"""A small GPT learns a text letter by letter, and then writes by sampling."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Training on two processes: the loss curve is that of one process, dropout and batch statistics included.
+"""Training on two processes gives the loss curve of one, with dropout and batch statistics.
 
 The program starts itself again by `trellis launch -n 2`. Each process computes its half of every batch; the framework's own
 engine adds the gradients.
