@@ -113,11 +113,10 @@ def committed(values: Sequence[Any]) -> Any:
 def settled(values: Sequence[Any], like: Any = None) -> list[Any]:
     """The values, with free ones brought to the framework of `like`, else of the others, else of one of them."""
     values = list(values)
-    like = committed(values) if like is None else like
     free = [x._data for x in values if isinstance(x, Free)]
     if not free:
         return values
-    if like is None:
+    if like is None and (like := committed(values)) is None:
         like = Free(next((x for x in free if is_tied(x)), free[0]))
     kind, native = kind_of(like), unwrap(like)
     try:

@@ -56,10 +56,8 @@ def hint(owner: str, name: str, public: tuple[str, ...] = (), elsewhere: str = "
     found = rows(owner, name)
     if not found and not elsewhere:  # tl.view is x.view, and x.cat is tl.cat
         found = [row for other in _OTHERS.get(owner, ()) for row in rows(other, name)]
-    if found:
-        return f"; {found[0].text()}"
-    if elsewhere:
-        return f"; it is {elsewhere}"
+    if found or elsewhere:
+        return f"; {found[0].text() if found else f'it is {elsewhere}'}"
     if name.endswith("_"):  # torch writes in place
         plain = name.removesuffix("_")
         return f"; it is x[...] = tl.{plain}(x)" if plain in public else hint(owner, plain, public)
