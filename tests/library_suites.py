@@ -75,17 +75,24 @@ def array_api_extra() -> None:
     backends.Backend = made
 
 
-def pytest_configure(config: pytest.Config) -> None:
+@pytest.hookimpl(tryfirst=True)
+def pytest_load_initial_conftests() -> None:
+    """Before the conftest of POT, which asks for the backends when it is imported."""
     if LIBRARY:
-        for marker in ("skip_xp_backend", "xfail_xp_backend", "thread_unsafe"):  # array-api-extra's
-            config.addinivalue_line("markers", marker)
         import trellis as tl
 
         tl.set_backend(BACKEND)
         {"tensorly": tensorly, "pot": pot, "array-api-extra": array_api_extra}[LIBRARY]()
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    for marker in ("skip_xp_backend", "xfail_xp_backend", "thread_unsafe"):  # array-api-extra's
+        config.addinivalue_line("markers", marker)
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if LIBRARY == "pot" and not any("[trellis" in item.name for item in items):
+        raise pytest.UsageError("no test of POT runs on Trellis: its conftest was imported before the backend was put in")
     libraries = ("library", "jnp", "torch", "da")  # the parameters that choose one in the tests of array-api-extra
 
     def is_ours(item: Any) -> bool:
