@@ -296,6 +296,16 @@ class Steps(torch.nn.Module):
         return y
 
 
+class Packed(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = torch.nn.GRU(4, 2, batch_first=True)
+
+    def forward(self, x: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
+        packed = torch.nn.utils.rnn.pack_padded_sequence(x, lengths, batch_first=True)
+        return self.layer(packed)[1]
+
+
 ERRORS = {
     "branch in training": (BranchInTraining, (X,), rf"py:{line(BranchInTraining.forward, 1)}: .*depends on the values"),
     "branch": (lambda: branching, (X,), rf"test_transpile\.py:{line(branching, 1)}: .*depends on the values.*torch\.cond"),
@@ -317,6 +327,7 @@ ERRORS = {
     "numpy": (lambda: with_numpy, (X,), rf"test_transpile\.py:{line(with_numpy, 1)}: .*write that line with other ops"),
     "script": (lambda: torch.jit.script(torch.nn.Linear(4, 2)), (X,), "ScriptModule; give the module that it was made of"),
     "lazy": (lambda: torch.nn.LazyLinear(2), (X,), "'weight' of LazyLinear is not initialized; call the source once"),
+    "packed": (Packed, (X[None], torch.tensor([5])), rf"py:{line(Packed.forward, 1)}: pack_padded_sequence .* pad, and mask"),
     "projection": (lambda: torch.nn.LSTM(4, 3, proj_size=2), (X[None],), "an LSTM with proj_size has no counterpart"),
     "meta": (lambda: torch.nn.Linear(4, 2, device="meta"), (X,), "'weight' of Linear is on the meta device"),
     "example": (lambda: torch.nn.Linear(3, 2), (X,), r"the source itself fails on the example, of shapes \[\(5, 4\)\]"),

@@ -29,6 +29,10 @@ class _Chance(float):
         return False
 
 
+_REFUSED = {
+    "_pack_padded_sequence": "pack_padded_sequence makes sizes of the lengths, which a graph cannot hold; pad, and mask the rest",
+    "register_hook": "a hook changes gradients, which a graph cannot hold; compute with detach() instead",
+}
 _FINITE = {"isfinite": True, "isinf": False, "isnan": False}
 
 
@@ -49,10 +53,8 @@ class Branches(TorchFunctionMode):
         name = getattr(function, "__name__", "")
         if name in _REPLACED:
             return _REPLACED[name](*args, **(kwargs or {}))
-        if name == "register_hook":
-            raise TranspileError(
-                f"{user_line()}: a hook changes gradients, which a graph cannot hold; compute with detach() instead"
-            )
+        if name in _REFUSED:
+            raise TranspileError(f"{user_line()}: {_REFUSED[name]}")
         if name == "__set__" and function.__self__ is torch.Tensor.data:  # a change in place, as torch.export sees it
             with torch.no_grad():
                 return args[0].copy_(args[1])

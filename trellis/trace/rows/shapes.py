@@ -231,9 +231,8 @@ def _scatter(x: Any, dim: int, index: Any, source: Any, reduce: str | None = Non
         source = tl.reshape(source, (1,)) if is_array(source) and source.ndim == 0 else source
     dim = axis_of(dim, x.ndim)
     if is_array(source):
-        source = (
-            cast(source, x.dtype)[tuple(slice(n) for n in index.shape)] if source.shape != index.shape else cast(source, x.dtype)
-        )
+        source = cast(source, x.dtype)
+        source = source if source.shape == index.shape else source[tuple(slice(n) for n in index.shape)]
     place = tl.at(x)[_places(index, dim)]
     if reduce is None:
         return place.set(source)
@@ -241,9 +240,8 @@ def _scatter(x: Any, dim: int, index: Any, source: Any, reduce: str | None = Non
         counts = tl.at(tl.ones_like(x) if include_self else tl.zeros_like(x))[_places(index, dim)].add(1)
         start = x if include_self else tl.where(counts > 0, 0, x)
         total = tl.at(start)[_places(index, dim)].add(source)
-        return cast(
-            tl.floor_divide(total, tl.maximum(counts, 1)) if x.dtype.kind in "iu" else total / tl.maximum(counts, 1), x.dtype
-        )
+        mean = tl.floor_divide if x.dtype.kind in "iu" else tl.divide
+        return cast(mean(total, tl.maximum(counts, 1)), x.dtype)
     if not include_self:
         x = place.set(neutral(x.dtype, _MODES[reduce]))
         place = tl.at(x)[_places(index, dim)]
