@@ -45,14 +45,16 @@ def models() -> dict[str, tuple[tl.Module, tuple[int, ...]]]:
     }
 
 
-def train(kind: str, model: tl.Module, shape: tuple[int, ...], wide: bool, epochs: int = 5, **options: Any) -> dict[str, Any]:
+def train(
+    kind: str, model: tl.Module, shape: tuple[int, ...], wide: bool, epochs: int = 5, accumulate: int = 1, **options: Any
+) -> dict[str, Any]:
     """What a training of 30 steps leaves."""
     rng = np.random.default_rng(7)
     x = rng.normal(size=(ROWS, *shape)).astype(np.float64 if wide else np.float32)
     y = rng.integers(0, 3, ROWS)
     if wide:
         model.astype(tl.float64)
-    trainer = tl.Trainer(mesh=tl.distributed.mesh(data=-1), progress=False)
+    trainer = tl.Trainer(mesh=tl.distributed.mesh(data=-1), progress=False, accumulate=accumulate)
     options |= {"metrics": ["accuracy", "perplexity", tl.cross_entropy], "validation": (x[:13], y[:13])}
     history = trainer.fit(model, (x, y), tl.cross_entropy, tl.SGD(0.1, momentum=0.9), epochs, batch_size=8, **options)
     found = {"losses": history.losses, "predicted": trainer.predict(model, x[:13], batch_size=4)}
@@ -111,6 +113,20 @@ def check_collectives() -> None:
     for function in (slope, tl.compile(slope)):
         np.testing.assert_allclose(tl.to_numpy(function(array([1.0, 2.0]))), 2 * np.array([1.0, 2.0]) * size * total)
 
+    wide, weight = array(np.arange(1.0, 2 * size + 1)), 2 * (rank + 1) * np.arange(1.0, 2 * size + 1)
+    mine = {"x": wide * (rank + 1), "empty": array(np.zeros((0, 3)))}
+    for function, expected in (  # of the sum of the losses of all processes
+        (distributed.all_gather, size * weight),
+        (lambda nest: distributed.reduce_scatter(nest["x"]), 2 * total * tl.to_numpy(wide)),
+        (lambda nest: distributed.broadcast(nest, 1), size * weight if rank == 1 else 0 * weight),
+    ):
+        slope = tl.grad(lambda x, f=function: sum(tl.sum(y**2) for y in tl.tree.leaves(f({**mine, "x": x}))))
+        np.testing.assert_allclose(tl.to_numpy(slope(mine["x"])), expected)
+    assert distributed.all_gather(mine)["empty"].shape == (size, 0, 3)
+    assert distributed.all_reduce({"empty": mine["empty"]})["empty"].shape == (0, 3)
+    with pytest.raises(NotImplementedError, match=r"a maximum over processes has no gradient; put tl\.stop_gradient around it"):
+        tl.grad(lambda x: tl.sum(distributed.all_reduce(x, "max")))(wide)
+
     def several(x: Any) -> Any:
         most, parts = distributed.all_reduce({"x": x * 2}, "max"), distributed.reduce_scatter(x, "mean")
         return most, parts, distributed.all_gather(x), distributed.broadcast(x, 1), distributed.all_reduce(x)
@@ -140,15 +156,26 @@ def check_errors(kind: str) -> None:
     refused(lambda: distributed.all_reduce({"w": array(np.ones(2 + rank))}), "'w': rank 0 has float32[2], rank 1 has float32[3]")
     refused(lambda: distributed.all_reduce({"w": array([1], "float32" if rank else "int32")}), "rank 0 has int32[1]")
     refused(lambda: distributed.all_reduce([array([1.0])] * (1 + rank)), "rank 0 has nothing")
-    refused(lambda: (distributed.all_gather if rank else distributed.all_reduce)(array([1.0])), "all_reduce(sum)", "all_gather()")
+    refused(
+        lambda: (distributed.all_gather if rank else distributed.all_reduce)(array([1.0])),
+        "rank 0 has all_reduce, rank 1 has all_gather",
+    )
+    op = "max" if rank else "sum"
+    refused(lambda: distributed.all_reduce(array([1.0]), op), "all_reduce(sum)", "all_reduce(max)")
     x, y = np.ones((8, 3), np.float32), np.ones((8, 1), np.float32)
-    trainer = tl.Trainer(mesh=distributed.mesh(), progress=False)
 
-    def fit(model: tl.Module, data: Any, rate: float = 0.1) -> None:
-        trainer.fit(model, data, tl.mse_loss, tl.SGD(rate), batch_size=8)
+    def fit(model: tl.Module, data: Any, rate: float = 0.1, optimizer: Any = None, **options: Any) -> None:
+        trainer = tl.Trainer(mesh=distributed.mesh(), progress=False, **options)
+        trainer.fit(model, data, tl.mse_loss, optimizer or tl.SGD(rate), batch_size=8)
 
     refused(lambda: fit(tl.Linear(3, 1 + rank), (x, y)), "parameter b", "rank 0 has float32[1], rank 1 has float32[2]")
     refused(lambda: fit(tl.Linear(3, 1), (x, y), 0.1 + rank), "the optimizer", "'lr': 0.1")
+    refused(lambda: fit(tl.Linear(3, 1), (x, y), optimizer=tl.accumulate(tl.SGD(0.1 + rank), 2)), "the optimizer", "'lr': 0.1")
+    refused(lambda: fit(tl.Sequential(tl.ReLU() if rank else tl.Tanh(), tl.Linear(3, 1)), (x, y)), "rank 0 has Tanh(")
+    for name, value in (("seed", 1), ("accumulate", 2), ("precision", "bf16")):
+        refused(lambda name=name, value=value: fit(tl.Linear(3, 1), (x, y), **({name: value} if rank else {})), name)
+    refused(lambda: fit(tl.Linear(3, 1), (x[: 8 - rank], y[: 8 - rank])), "the data", "'rows': 8", "'rows': 7")
+    refused(lambda: distributed.barrier() if rank else fit(tl.Linear(3, 1), (x, y)), "rank 0 has fit, rank 1 has barrier")
     refused(lambda: fit(tl.Linear(3, 1), [(x[: 8 - 2 * rank], y[: 8 - 2 * rank])]), "a batch", "[8, 3], rank 1 has", "[6, 3]")
 
 
@@ -211,7 +238,7 @@ def check_own_batches(folder: str) -> None:
         np.testing.assert_allclose(tl.to_numpy(model.v["w"]) - begun, -3 / 8, atol=1e-6)  # each row three times
         assert trainer.evaluate(model, data, lambda outputs, y: tl.mean(y)) == {"loss": 1.0}
         assert trainer.predict(model, data).shape == (32, 1)
-    uneven = tl.data.prefetch([(x[:4], y[:4])] * (1 + rank), per_process=True)
+    uneven = tl.data.prefetch(lambda epoch: iter([(x[:4], y[:4])] * (1 + rank)), per_process=True)
     trainer = tl.Trainer(mesh=tl.distributed.mesh(), progress=False)
     refused(lambda: trainer.fit(tl.Linear(32, 1), uneven, tl.mse_loss, tl.SGD(0.1)), "rank 0 has none, rank 1 has rows")
 
@@ -316,6 +343,8 @@ def main(folder: str, mode: str, dtype: str, begun: str = "") -> None:
     found: dict[str, Any] = {}
     for kind, (model, shape) in models().items():
         found |= train(kind, model, shape, wide)
+    # BatchNorm sees the parts of a batch: 3 rows, 2 and 3, and of the last batch one row each, which every process computes.
+    found |= train("parts", *models()["cnn"], wide, 2, accumulate=3)
     model, shape = models()["cnn"]
     found |= train_from_files(folder, wide)
     path = Path(folder, "run.safetensors")  # begun by several processes, gone on with by one

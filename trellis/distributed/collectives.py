@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator, Mapping
 from importlib import import_module
 from typing import Any
 
+from trellis import ops as tl
 from trellis.core import dtypes, tree
 from trellis.core.array import Array
 from trellis.core.dispatch import BACKENDS, default_backend, interpreters
@@ -22,9 +23,6 @@ from trellis.core.leaves import ARRAY, Nest, kind_of
 from trellis.distributed import environment
 from trellis.distributed.control import Control, DistributedError, listen
 from trellis.distributed.environment import Start
-from trellis.ops.conversion import astype
-from trellis.ops.elementwise import imag, real
-from trellis.ops.manipulation import concat, reshape
 from trellis.transforms.gradients import bind_custom_gradient_function
 
 __all__ = ["all_gather", "all_reduce", "barrier", "broadcast", "initialize", "rank", "reduce_scatter", "shutdown", "size"]
@@ -206,9 +204,10 @@ def barrier() -> None:
 
 # ---- collectives over nests ----------------------------------------------------------------------------------------------------
 def all_reduce(nest: Any, op: str = "sum") -> Any:
-    """The sum, the mean or the maximum over all processes, array by array; every process gets it. A sum has a gradient.
+    """The sum, the mean or the maximum over all processes, array by array; every process gets it.
 
-    `mean` takes floating-point arrays only.
+    `mean` takes floating-point arrays only. A gradient flows through all collectives but a maximum: it is that of the sum of the
+    losses of all processes.
 
     >>> import trellis as tl
     >>> tl.distributed.all_reduce({"w": tl.asarray([1.0, 2.0])}, "mean")["w"]
@@ -224,7 +223,7 @@ def all_gather(nest: Any) -> Any:
     >>> tl.distributed.all_gather(tl.asarray([1.0, 2.0])).shape
     (1, 2)
     """
-    return _collective("all_gather", nest, "", lambda own, arrays: [_carried(own, x, own.engine.all_gather) for x in arrays])
+    return _collective("all_gather", nest, "", lambda own, arrays: packed(arrays, lambda x: _gathered(own, x)))
 
 
 def broadcast(nest: Any, source: int = 0) -> Any:
@@ -248,8 +247,8 @@ def reduce_scatter(nest: Any, op: str = "sum") -> Any:
     """
 
     def run(own: Group, arrays: Flat) -> Flat:
-        rows = [reshape(x, (own.size, x.shape[0] // own.size, *x.shape[1:])) for x in arrays]
-        return [_mean_of(op, own, _carried(own, x, lambda x: own.engine.reduce_scatter(x, op))) for x in rows]
+        rows = [tl.reshape(x, (own.size, x.shape[0] // own.size, *x.shape[1:])) for x in arrays]
+        return [_mean_of(op, own, x) for x in packed(rows, lambda x: _scattered(own, x, op), lead=1)]
 
     for path, x in tree.leaves_with_paths(nest):
         if not x.shape or x.shape[0] % size():
@@ -302,37 +301,60 @@ def _mean_of(op: str, own: Group, total: Any) -> Any:
 
 
 def reduce_arrays(own: Group, arrays: Flat, op: str) -> Flat:
-    """Native arrays, all of one dtype in one message. A sum has a gradient: the sum of the gradients of all processes."""
-
-    def reduced(flat: Any) -> Any:
-        return _carried(own, flat, lambda x: own.engine.all_reduce(x, op))
-
-    def differentiable(flat: Any) -> Any:
-        if op == "max" or interpreters[type(flat)].dtype_of(flat).kind != "f":
-            return reduced(flat)
-        return bind_custom_gradient_function(reduced, lambda saved, upstream: reduced(upstream))(flat)
-
-    return [_mean_of(op, own, x) for x in packed(arrays, differentiable)]
+    return [_mean_of(op, own, x) for x in packed(arrays, lambda x: _reduced(own, x, op))]
 
 
 def broadcast_arrays(own: Group, arrays: Flat, source: int) -> Flat:
-    return packed(arrays, lambda flat: _carried(own, flat, lambda x: own.engine.broadcast(x, source)))
+    return packed(arrays, lambda x: _sent(own, x, source))
 
 
-def packed(arrays: Flat, run: Callable[[Any], Any]) -> Flat:
-    """`run` on one flat array for all arrays of a dtype, and the parts of what it returns."""
+def packed(arrays: Flat, run: Callable[[Any], Any], lead: int = 0) -> Flat:
+    """`run` on one array for all arrays of a dtype, made flat but for `lead` axes, and the parts of what it returns."""
     by_dtype: dict[Any, list[int]] = {}
     for i, x in enumerate(arrays):
         by_dtype.setdefault(interpreters[type(x)].dtype_of(x), []).append(i)
     results = list(arrays)
     for positions in by_dtype.values():
-        shapes = [interpreters[type(arrays[i])].shape_of(arrays[i]) for i in positions]
-        flat = run(concat([reshape(arrays[i], (-1,)) for i in positions]))
+        shapes = [tuple(arrays[i].shape) for i in positions]
+        flats = [tl.reshape(arrays[i], (*s[:lead], math.prod(s[lead:]))) for i, s in zip(positions, shapes)]
+        flat = run(tl.concat(flats, axis=-1))
         end = 0
         for i, shape in zip(positions, shapes):
-            begin, end = end, end + math.prod(shape)
-            results[i] = reshape(flat[begin:end], shape)
+            begin, end = end, end + math.prod(shape[lead:])
+            results[i] = tl.reshape(flat[..., begin:end], (*flat.shape[:-1], *shape[lead:]))
     return results
+
+
+# Each of these has a gradient, by the others: that of the sum of what all processes make of their results.
+def _reduced(own: Group, x: Any, op: str) -> Any:
+    return _bound(own, x, lambda x: own.engine.all_reduce(x, op), lambda upstream: _reduced(own, _of_sum(upstream, op), "sum"))
+
+
+def _gathered(own: Group, x: Any) -> Any:
+    return _bound(own, x, own.engine.all_gather, lambda upstream: _scattered(own, upstream, "sum"))
+
+
+def _scattered(own: Group, x: Any, op: str) -> Any:
+    return _bound(own, x, lambda x: own.engine.reduce_scatter(x, op), lambda upstream: _gathered(own, _of_sum(upstream, op)))
+
+
+def _sent(own: Group, x: Any, source: int) -> Any:
+    def rows(upstream: Any) -> Any:  # no row but that of the source
+        return tl.stack([upstream if i == source else tl.zeros_like(upstream) for i in range(own.size)])
+
+    return _bound(own, x, lambda x: own.engine.broadcast(x, source), lambda upstream: _scattered(own, rows(upstream), "sum"))
+
+
+def _of_sum(upstream: Any, op: str) -> Any:
+    if op == "max":
+        raise NotImplementedError("tl.distributed: a maximum over processes has no gradient; put tl.stop_gradient around it")
+    return upstream
+
+
+def _bound(own: Group, x: Any, run: Callable[[Any], Any], gradient: Callable[[Any], Any]) -> Any:
+    if interpreters[type(x)].dtype_of(x).kind not in "fc":
+        return _carried(own, x, run)
+    return bind_custom_gradient_function(lambda x: _carried(own, x, run), lambda saved, upstream: gradient(upstream))(x)
 
 
 def _carried(own: Group, x: Any, run: Callable[[Any], Any]) -> Any:
@@ -341,7 +363,7 @@ def _carried(own: Group, x: Any, run: Callable[[Any], Any]) -> Any:
     if dtype.name in own.engine.carries:
         return run(x)
     if dtype.kind == "c":
-        parts = [Array(_carried(own, part(x), run)) for part in (real, imag)]
-        return astype(parts[0] + 1j * parts[1], dtype)._data
+        parts = [Array(_carried(own, part(x), run)) for part in (tl.real, tl.imag)]
+        return tl.astype(parts[0] + 1j * parts[1], dtype)._data
     longer = "float32" if dtype.kind == "f" else "int32" if dtype.bits < 32 else "int64"
-    return astype(run(astype(x, dtypes.DTYPES[longer])), dtype)
+    return tl.astype(run(tl.astype(x, dtypes.DTYPES[longer])), dtype)

@@ -56,9 +56,7 @@ class Engine:
     waits_forever = False  # whether its collectives know no timeout
     uncompiled: Any = staticmethod(lambda function: function)  # a function that a compiler does not look into
     rank = 0
-
-    def all_reduce(self, flat: Any, op: str) -> Any:
-        raise NotImplementedError
+    all_reduce: Any
 
     def reduce_scatter(self, rows: Any, op: str) -> Any:
         return self.all_reduce(rows, op)[self.rank]
@@ -108,7 +106,7 @@ class Server:
     def _answer(self, rank: int, key: str, name: str, value: Any, timeout: float) -> dict[str, Any]:
         with self.changed:
             values = self.waiting.setdefault(key, {})
-            values[rank], self.last[rank] = value, name
+            values[rank], self.last[rank] = (name, value), name
             if len(values) == self.size:
                 self.changed.notify_all()
             self.changed.wait_for(lambda: len(values) == self.size or self.gone - set(values), timeout)
@@ -116,7 +114,7 @@ class Server:
                 del self.waiting[key]
             missing = {other: self.last.get(other, "") for other in range(self.size) if other not in values}
         if not missing:
-            return {"values": [values[other] for other in range(self.size)]}
+            return dict(zip(("names", "values"), zip(*[values[other] for other in range(self.size)])))
         gone = {other: last for other, last in missing.items() if other in self.gone}
         return {"gone": gone, "missing": {other: last for other, last in missing.items() if other not in gone}}
 
@@ -152,9 +150,11 @@ class Control:
                 answer = self._answer(timeout)
             except OSError as error:
                 raise DistributedError(f"{name}: rank 0 has ended or cannot be reached: {error}") from error
-        if "values" in answer:
-            return answer["values"]
-        raise _failure(name, answer, timeout)
+        if "values" not in answer:
+            raise _failure(name, answer, timeout)
+        if not key and len(set(answer["names"])) > 1:
+            raise _differ(name, [{"the call": one} for one in answer["names"]])
+        return answer["values"]
 
     def _answer(self, timeout: float) -> dict[str, Any]:
         self.socket.settimeout(timeout + 30.0)  # the server gives up first, and names the missing
@@ -169,9 +169,8 @@ class Control:
     def compare(self, name: str, mine: Mapping[str, str]) -> None:
         """Raise, on every rank, if the descriptions differ between the ranks. The message shows the first difference."""
         digests = self.exchange(name, hashlib.sha256(json.dumps(mine, sort_keys=True).encode()).hexdigest())
-        if len(set(digests)) == 1:
-            return
-        raise DistributedError(f"{name}: the processes differ: {difference(self.exchange(name, dict(mine)))}")
+        if len(set(digests)) > 1:
+            raise _differ(name, self.exchange(name, dict(mine)))
 
     def close(self) -> None:
         self.socket.close()
@@ -195,6 +194,10 @@ def difference(described: list[dict[str, str]]) -> str:
 def ranks_text(ranks: list[int]) -> str:
     several = ", ".join(map(str, ranks[:8])) + (f" and {len(ranks) - 8} more" if len(ranks) > 8 else "")
     return f"rank{'s' if len(ranks) > 1 else ''} {several}"
+
+
+def _differ(name: str, described: list[dict[str, str]]) -> DistributedError:
+    return DistributedError(f"{name}: the processes differ: {difference(described)}")
 
 
 def _failure(name: str, answer: dict[str, Any], timeout: float) -> DistributedError:

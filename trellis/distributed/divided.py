@@ -30,8 +30,6 @@ from trellis.training.steps import Moment, inner
 class DividedSteps(ProcessSteps):
     """Steps on pieces of parameters. `v` and the state of the optimizer hold the pieces of this process."""
 
-    shares_all = True
-
     def __init__(self, model: Any, loss: Any, optimizer: Any, *rest: Any) -> None:
         super().__init__(model, loss, optimizer, *rest)
         if self.compiles:

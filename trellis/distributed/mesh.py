@@ -80,13 +80,13 @@ class Mesh:
     def __repr__(self) -> str:
         return f"mesh({', '.join(f'{name}={size}' for name, size in self.sizes.items())})"
 
-    def steps(self, model: Any, loss: Any, optimizer: Any, metrics: Any, place: Place, *rest: Any) -> Steps:
+    def steps(self, seed: int, model: Any, loss: Any, optimizer: Any, metrics: Any, place: Place, *rest: Any) -> Steps:
         """The steps of a training over this mesh, in place of `Steps`."""
         given = model, loss, optimizer, metrics, place, *rest
         name = place.backend.name
         if self.group.engine is not None and name != self.group.engine.name:
             raise ValueError(f"fit: the model is on {name}, but the processes joined for {self.group.engine.name}")
-        self.group.compare("fit", description(*given[:5]))
+        self.group.compare("fit", {"the seed": str(seed), **description(*given)})
         if name == "jax":
             self._resolve(name)
             return self._kept(import_module("trellis.distributed.sharding").SpreadSteps, given)

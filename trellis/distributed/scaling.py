@@ -6,14 +6,10 @@ import functools
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
+from trellis import ops as tl
 from trellis.core import dtypes, tree
 from trellis.core.array import Array
 from trellis.core.container import Container
-from trellis.ops.comparison import greater_equal, isfinite, logical_and
-from trellis.ops.conversion import astype
-from trellis.ops.elementwise import add, divide, maximum, multiply
-from trellis.ops.reduction import all as all_of
-from trellis.ops.searching import where
 from trellis.optim.gradients import dtype_of
 from trellis.optim.wrappers import Stateful, constant, zero_count
 
@@ -41,7 +37,7 @@ class Scaled(Stateful):
 
     def _begun(self, arrays: Any, state: Container) -> Container:
         count = zero_count(arrays)
-        return Container(scale=add(multiply(astype(count, dtypes.float32), 0.0), _FIRST_SCALE), good=count, optimizer=state)
+        return Container(scale=tl.astype(count, dtypes.float32) * 0.0 + _FIRST_SCALE, good=count, optimizer=state)
 
     def set_state(self, state: Mapping[str, Any]) -> None:
         super().set_state(state)
@@ -49,14 +45,14 @@ class Scaled(Stateful):
 
     def update(self, v: Any, grads: Any, state: Any) -> tuple[Any, Container]:
         scale = state["scale"]
-        grads = tree.map(lambda g: divide(g, astype(scale, dtype_of(g), copy=False)), grads)
-        finite = functools.reduce(logical_and, [all_of(isfinite(g)) for g in tree.leaves(grads)])
+        grads = tree.map(lambda g: g / tl.astype(scale, dtype_of(g), copy=False), grads)
+        finite = functools.reduce(tl.logical_and, [tl.all(tl.isfinite(g)) for g in tree.leaves(grads)])
         new_v, inner = self.optimizer.update(v, grads, state["optimizer"])
-        new_v, inner = tree.map(lambda a, b: where(finite, a, b), (new_v, inner), (v, state["optimizer"]))
-        good = where(finite, add(state["good"], 1), multiply(state["good"], 0))
-        grows = greater_equal(good, _PATIENCE)
-        scale = where(finite, where(grows, multiply(scale, 2.0), scale), maximum(multiply(scale, 0.5), 1.0))
-        return new_v, Container(scale=scale, good=where(grows, multiply(good, 0), good), optimizer=inner)
+        new_v, inner = tree.map(lambda a, b: tl.where(finite, a, b), (new_v, inner), (v, state["optimizer"]))
+        good = tl.where(finite, state["good"] + 1, state["good"] * 0)
+        grows = good >= _PATIENCE
+        scale = tl.where(finite, tl.where(grows, scale * 2.0, scale), tl.maximum(scale * 0.5, 1.0))
+        return new_v, Container(scale=scale, good=tl.where(grows, good * 0, good), optimizer=inner)
 
     def step(self, v: Any, grads: Any) -> Any:
         v, self._state = self.update(constant(v), constant(grads), self._begin(v))

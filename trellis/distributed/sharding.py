@@ -60,9 +60,8 @@ class SpreadSteps(PartSteps):
     in_windows = False
     place: SpreadPlace
 
-    def __init__(
-        self, model: Any, loss: Any, optimizer: Any, metrics: Any, place: Place, compile: bool | None, parts: Any, over: Any
-    ) -> None:
+    def __init__(self, model: Any, loss: Any, optimizer: Any, metrics: Any, place: Place, *rest: Any) -> None:
+        compile, parts, over = rest
         if compile is False:
             raise ValueError("fit: compile=False does not go with a mesh on JAX, whose compiler divides the work; leave it out")
         mesh = jax.sharding.Mesh(np.array(jax.devices()).reshape(tuple(over.sizes.values())), tuple(over.sizes))

@@ -14,28 +14,33 @@ from typing import Any
 
 import numpy as np
 
+from trellis import ops as tl
 from trellis.core import tree
 from trellis.core.array import Array
 from trellis.core.leaves import Nest, unwrap
 from trellis.distributed.collectives import Group, all_gather, broadcast_arrays, describe, reduce_arrays
 from trellis.distributed.parts import Parts, PartSteps
 from trellis.distributed.rows import Rows
-from trellis.ops.conversion import to_numpy
-from trellis.ops.manipulation import reshape
+from trellis.nn.structure import modules
 from trellis.training.data import Batch, Place
-from trellis.training.shares import share_of
+from trellis.training.shares import shares_of
 from trellis.training.steps import EAGER_WINDOWS, EagerWindow, Means, Moment, mode, named_metrics
 
 
 class Compared(Place):
     """The framework and the device of a model, and batches that are compared between the processes, once for each shape."""
 
-    def __init__(self, place: Place, group: Group) -> None:
+    def __init__(self, place: Place, group: Group, accumulate: int = 1) -> None:
         self.backend, self.device, self.dtype, self.group = place.backend, place.device, place.dtype, group
+        self.accumulate = accumulate
         self.shapes: set[Any] = set()
         self.own = False  # whether each process has batches of its own
 
     def batches(self, data: Any, epoch: int, start: int) -> Iterator[Any]:
+        about = {"the data": f"{len(data)} batches by {data.settings}", "the place": f"epoch {epoch + 1} after batch {start}"}
+        self.group.compare("fit: an epoch", about)
+        # In how many parts a batch is computed, and whether one that cannot be divided evenly stays whole.
+        self.parts, self.even = self.accumulate, False
         found, self.own = data.epoch(epoch, start), getattr(data, "per_process", False)
         return self._together(found) if self.own else found
 
@@ -63,30 +68,40 @@ def _shapes(batch: Any) -> dict[str, str]:
 class SharedPlace(Compared):
     """The rows of each batch that this process has."""
 
-    def __init__(self, place: Place, group: Group) -> None:
-        super().__init__(place, group)
-        self.share = share_of(0, group.rank, group.size)  # of the last batch
-        self.even = False  # whether a batch that cannot be divided evenly stays whole
+    share = shares_of(0, 1)  # of the last batch
 
     def to_batch(self, batch: Any) -> Batch:
-        rows = self.rows_of(batch)
-        rank, size = self.group.rank, self.group.size
-        share = (rank * rows, rows, size * rows) if self.own else share_of(rows, rank, size)
-        if self.even and not self.own and rows % self.group.size:
-            share = (0, rows, rows)
-        self.share = share
-        first, count, _ = share
-        part = batch if count == rows else tree.map(lambda x: x[first : first + count], batch)
-        return super().to_batch(part)._replace(share=share, rows=share[-1])
+        rows, rank, size = self.rows_of(batch), self.group.rank, self.group.size
+        whole = self.own or (self.even and rows % size > 0)
+        shares = self.share = shares_of(rows, self.parts) if whole else shares_of(rows, self.parts, rank, size)
+        if self.own:
+            self.share = tuple([(rank * rows + first, count, size * count) for first, count, _ in shares])
+        make, count = super().to_batch, sum([count for _, count, _ in shares])
+        slices = [slice(first, first + count) for first, count, _ in shares]
+        made = [make(tree.map(lambda x, part=part: x[part], batch)) for part in slices] if count < rows else [make(batch)]
+        arrays: Any = made[0][:3] if len(made) == 1 else tree.map(lambda *several: tl.concat(several), *[one[:3] for one in made])
+        return Batch(*arrays)._replace(share=self.share, rows=sum([of for *_, of in self.share]))
 
 
-def description(model: Any, loss: Any, optimizer: Any, metrics: Any, place: Place) -> dict[str, str]:
+def description(model: Any, loss: Any, optimizer: Any, metrics: Any, place: Place, compile: Any, parts: Parts) -> dict[str, str]:
     """What must be equal on all processes for a training."""
     found = {"the backend": place.backend.name, "the loss": _name(loss), "the metrics": ", ".join(named_metrics(metrics))}
     for kind, arrays in (("parameter", model.v), ("buffer", model.buffers)):
         found |= {f"{kind} {path}": describe(unwrap(x)) for path, x in tree.leaves_with_paths(arrays)}
-    options = {n: x for n, x in (vars(optimizer) if optimizer else {}).items() if isinstance(x, (int, float, str))}
-    return found | {"the optimizer": f"{type(optimizer).__name__}({options})", "frozen": ", ".join(sorted(model.frozen))}
+    found |= {f"layer {path}": _options(one, type(one).__module__.startswith("trellis.")) for path, one, _ in modules(model)}
+    found |= {"frozen": ", ".join(sorted(model.frozen)), "compile": str(compile), "accumulate": str(parts.accumulate)}
+    several = []
+    while optimizer is not None:  # one may be in another
+        several.append(_options(optimizer))
+        optimizer = getattr(optimizer, "optimizer", None)
+    return found | {"precision": str(parts.dtype), "the optimizer": " of ".join(several)}
+
+
+def _options(x: Any, shown: bool = True) -> str:
+    """The class of a layer or an optimizer and its settings; of a layer of the user the class."""
+    held = vars(x).items() if shown else ()
+    settings = {n: value for n, value in held if isinstance(value, (int, float, str, tuple)) and not n.startswith("_")}
+    return f"{type(x).__name__}({settings})"
 
 
 def _name(function: Any) -> str:
@@ -97,14 +112,13 @@ class ProcessSteps(PartSteps):
     """Steps on the rows of this process; gradients, loss and metrics are those of all."""
 
     place: SharedPlace
-    shares_all = False  # whether a batch that is too small to be divided is reduced, too
     watches = False  # whether the parameters of the next call of the model are those that the loss is differentiated by
-    shared = True  # whether each process has some rows of the last batch
 
     def __init__(self, model: Any, loss: Any, optimizer: Any, metrics: Any, place: Place, *rest: Any) -> None:
         *others, mesh = rest
-        self.group, self.is_first = mesh.group, mesh.is_first
-        super().__init__(model, loss, optimizer, metrics, SharedPlace(place, mesh.group), *others)
+        self.group, self.is_first, self.copies = mesh.group, mesh.is_first, mesh.group.size
+        shared = SharedPlace(place, mesh.group, others[-1].accumulate)
+        super().__init__(model, loss, optimizer, metrics, shared, *others)
         own = self._outputs
         self._outputs = lambda v, buffers, batch: self._gathered(own(v, buffers, batch))
         # Two processes that compiled a graph at different steps would wait for each other in different collectives.
@@ -129,15 +143,9 @@ class ProcessSteps(PartSteps):
         return super().call(v, buffers, args, kwargs, key)
 
     def sums(self, moment: Moment, scale: Any = None) -> tuple[Any, Any, Any, Any]:
-        _, count, total = moment.batch.share
-        self.shared = count < total
-        if not self.shared and not self.shares_all:
-            return super().sums(moment, scale)
-        weight = count / total if self.shared else 1 / self.group.size
         buckets: Any = self.buckets if self.parts.accumulate == 1 else None
         self.watches = buckets is not None
-        loss, measured, buffers, grads = super().sums(moment, weight if scale is None else weight * scale)
-        measured = self.weighted(measured, weight) if self.shared else tree.map(lambda x: x * weight, measured)
+        loss, measured, buffers, grads = super().sums(moment, scale)
         if buckets is not None:
             nest, others = Nest(grads), Nest((loss, measured))
             sums, more = buckets.finish(nest.leaves, others.leaves)
@@ -146,8 +154,8 @@ class ProcessSteps(PartSteps):
             loss, measured, grads = self.reduce(loss, measured, grads)
         return loss, measured, buffers, grads
 
-    def stream(self, key: Any, first: int, rows: int) -> Any:
-        return Rows(self.group, key, first, rows) if self.shared else super().stream(key, first, rows)
+    def stream(self, key: Any, first: int, count: int, of: int) -> Any:
+        return Rows(self.group, key, first, count) if count < of else super().stream(key, first, count, of)
 
     def reduce(self, *nests: Any) -> Any:
         """The sums over all processes."""
@@ -158,12 +166,13 @@ class ProcessSteps(PartSteps):
     def evaluate(self, v: Any, buffers: Any, batches: Iterable[Any]) -> dict[str, float]:
         """Each process measures its rows; the sums over the rows are added up."""
         own = Means(metrics=self.metrics)
+        self.place.parts = 1
         with mode(self.model, False):
             for batch in map(self.place.to_batch, batches):
-                _, count, total = batch.share
+                ((_, count, total),) = batch.share
                 if rows := count if count < total or self.group.rank == 0 else 0:  # a batch that all have whole is that of rank 0
                     loss, measured = self._measure(v, buffers, batch[:3])
-                    own.add(rows, {"loss": float(loss), **tree.map(to_numpy, measured)})
+                    own.add(rows, {"loss": float(loss), **tree.map(tl.to_numpy, measured)})
         sums = tree.map(lambda x: np.asarray(x).tolist(), own.sums)
         means = Means(metrics=self.metrics)
         for rows, values in self.group.exchange("evaluate", [own.rows, sums]):
@@ -172,15 +181,12 @@ class ProcessSteps(PartSteps):
         return means.values()
 
     def predict(self, v: Any, buffers: Any, batches: Iterable[Any]) -> Any:
-        self.place.even = True
-        try:
-            return super().predict(v, buffers, batches)
-        finally:
-            self.place.even = False
+        self.place.parts, self.place.even = 1, True
+        return super().predict(v, buffers, batches)
 
     def _gathered(self, outputs: Any) -> Any:
         """The outputs for the rows of all processes, of those for the last batch."""
-        _, count, total = self.place.share
+        ((_, count, total),) = self.place.share
         return outputs if count == total else tree.map(_joined, all_gather(outputs))
 
 
@@ -194,15 +200,14 @@ class ProcessWindow(EagerWindow):
             return super().advance(run, entry, leaves)
 
     def means(self) -> tuple[Any, Any, Any]:
-        steps, (first, count, total) = self.steps, self.steps.place.share
-        steps.shared, weight = count < total, count / total
-        if not steps.shared:
-            return super().means()
+        steps, ((first, count, of),) = self.steps, self.steps.place.share
+        copies = steps.copies if count == of else 1
+        weight = count / copies / of
 
         def measure(*about: Any) -> Any:
-            return steps.reduce(steps.weighted(steps.measure(*about), weight))[0]
+            return steps.reduce(steps.weighted(steps.measure(*about), weight, copies))[0]
 
-        return lambda key: steps.stream(key, first, count), measure, functools.partial(self.differentiated, weight)
+        return lambda key: steps.stream(key, first, count, of), measure, functools.partial(self.differentiated, weight)
 
     def differentiated(self, weight: float, loss: Any, leaves: list[Any]) -> tuple[Any, Any, Any]:
         """The loss and its gradients: sums over the processes, of which this one has a part."""
@@ -222,4 +227,4 @@ EAGER_WINDOWS[ProcessSteps] = ProcessWindow
 
 
 def _joined(x: Any) -> Any:
-    return Array(unwrap(reshape(x, (x.shape[0] * x.shape[1], *x.shape[2:]))))
+    return Array(unwrap(tl.reshape(x, (x.shape[0] * x.shape[1], *x.shape[2:]))))

@@ -14,8 +14,6 @@ from trellis.distributed import control
 from trellis.distributed.control import Control, begun_text
 from trellis.distributed.environment import Start
 
-_GROUP = 1
-
 
 class Engine(control.Engine):
     name = "tensorflow"
@@ -45,6 +43,8 @@ class Engine(control.Engine):
         TensorFlow knows no gradient of it: `collectives` gives it one, from outside.
         """
         x = tf.stop_gradient(x)
+        if not x.shape.num_elements():  # the runtime crashes
+            return tf.zeros((self.size, *x.shape[1:]) if kind == "gather" else x.shape, x.dtype)
         if not tf.executing_eagerly():
             return collective(x, self._options())
         key = kind, x.dtype, tuple(x.shape)
@@ -56,10 +56,8 @@ class Engine(control.Engine):
 
     def _options(self) -> dict[str, Any]:
         self.instances += 1
-        return {
-            "group_size": self.size, "group_key": _GROUP, "instance_key": self.instances, "ordering_token": [],
-            "communication_hint": "ring",
-        }  # fmt: skip
+        own = {"group_size": self.size, "group_key": 1, "instance_key": self.instances}
+        return {**own, "ordering_token": [], "communication_hint": "ring"}
 
     def all_reduce(self, flat: Any, op: str) -> Any:
         merge = "Max" if op == "max" else "Add"

@@ -24,13 +24,13 @@ from trellis.ops.conversion import as_arrays, is_array, native_array
 class Batch(NamedTuple):
     """A batch where the model is: arguments of the model, what else the loss gets, and the number of rows.
 
-    `share` is empty, or says which of the rows these arrays hold: the first, how many, and of how many.
+    `share` is empty, or says for each part of the batch which rows these arrays hold: the first, how many, and of how many.
     """
 
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
     targets: tuple[Any, ...]
-    share: tuple[int, ...] = ()
+    share: tuple[tuple[int, int, int], ...] = ()
     rows: int = 0
 
 

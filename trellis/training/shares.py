@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from typing import Any
 
@@ -25,6 +26,19 @@ def share_of(rows: int, rank: int, size: int) -> Share:
         return 0, rows, rows
     each, more = divmod(rows, size)
     return rank * each + min(rank, more), each + (rank < more), rows
+
+
+def shares_of(rows: int, parts: int, rank: int = 0, size: int = 1) -> tuple[Share, ...]:
+    """The rows of each of so many parts of a batch that belong to a process.
+
+    >>> shares_of(8, 2, rank=1, size=2)
+    ((2, 2, 4), (6, 2, 4))
+    """
+    parts, found = max(1, min(parts, rows)), []
+    for begin, end in itertools.pairwise([rows * i // parts for i in range(parts + 1)]):
+        first, count, of = share_of(end - begin, rank, size)
+        found.append((begin + first, count, of))
+    return tuple(found)
 
 
 class RowKey(Key):

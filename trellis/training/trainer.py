@@ -223,7 +223,7 @@ class Trainer:
         self.progress = progress if self.is_first else False
         self._kind: Any = Steps.kept
         if (mesh, accumulate, precision) != (None, 1, None):  # nothing of these is loaded for a training without them
-            self._kind = import_module("trellis.distributed.parts").kind_of_steps(mesh, accumulate, precision)
+            self._kind = import_module("trellis.distributed.parts").kind_of_steps(mesh, accumulate, precision, seed)
 
     @naming
     def fit(
