@@ -66,7 +66,7 @@ class PartSteps(Steps):
 
     def sums(self, moment: Moment, scale: Any = None) -> tuple[Any, Any, Any, Any]:
         """The loss, the metrics, the buffers and the gradients: sums over the parts, each weighted by its rows."""
-        batch, key, total, end = moment.batch, moment.key, None, 0
+        batch, key, end, total = moment.batch, moment.key, 0, ()
         shares = batch.share or shares_of(tree.leaves((batch.args, batch.kwargs))[0].shape[0], self.parts.accumulate)
         for first, count, of in shares:
             begin, end, copies = end, end + count, self.copies if count == of else 1
@@ -78,10 +78,9 @@ class PartSteps(Steps):
             factor = scale if weight == 1 else weight if scale is None else scale * weight
             (loss, (outputs, buffers)), grads = self.gradients(moment, draws, factor)
             found = loss, self.weighted(self.measure(outputs, moment.batch.targets), weight, copies), grads
-            total = found if total is None else tree.map(tl.add, total, found)
+            total = tree.map(tl.add, total, found) if total else found
             moment = moment._replace(buffers=buffers)
-        loss, measured, grads = total  # type: ignore[misc]
-        return loss, measured, moment.buffers, grads
+        return *total[:2], moment.buffers, total[2]
 
     def stream(self, key: Key, first: int, count: int, of: int) -> Any:
         """Where the layers draw from, in a run on some of the rows of a part of a batch."""

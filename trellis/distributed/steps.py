@@ -124,7 +124,7 @@ class ProcessSteps(PartSteps):
         # Two processes that compiled a graph at different steps would wait for each other in different collectives.
         overlaps = place.backend.name == "torch" and not self.compiles
         self.buckets: Any = import_module("trellis.distributed.torch").Buckets(self.group.engine) if overlaps else None
-        self.in_windows = self.parts == Parts() and not self.compiles
+        self.in_windows = self.compiles or self.parts == Parts()
 
     def take(self, v: Any, buffers: Any, state: Any) -> tuple[Any, Any, Any]:
         """Those of rank 0."""
@@ -135,6 +135,9 @@ class ProcessSteps(PartSteps):
     def train(self, moment: Moment, state: Any) -> Any:
         with self.group.explaining("fit: a step"):
             return super().train(moment, state)
+
+    def guarded(self, step: Any) -> Any:
+        return self.group.explaining("fit: a step")(step)
 
     def call(self, v: Any, buffers: Any, args: Any, kwargs: Any, key: Any = None) -> tuple[Any, Any]:
         if self.watches:
@@ -195,10 +198,6 @@ class ProcessWindow(EagerWindow):
 
     steps: ProcessSteps
 
-    def advance(self, run: Any, entry: Any, leaves: list[Any]) -> Any:
-        with self.steps.group.explaining("fit: a step"):
-            return super().advance(run, entry, leaves)
-
     def means(self) -> tuple[Any, Any, Any]:
         steps, ((first, count, of),) = self.steps, self.steps.place.share
         copies = steps.copies if count == of else 1
@@ -207,7 +206,8 @@ class ProcessWindow(EagerWindow):
         def measure(*about: Any) -> Any:
             return steps.reduce(steps.weighted(steps.measure(*about), weight, copies))[0]
 
-        return lambda key: steps.stream(key, first, count, of), measure, functools.partial(self.differentiated, weight)
+        several = measure, functools.partial(self.differentiated, weight)
+        return lambda key: steps.stream(key, first, count, of), *map(steps.guarded, several)
 
     def differentiated(self, weight: float, loss: Any, leaves: list[Any]) -> tuple[Any, Any, Any]:
         """The loss and its gradients: sums over the processes, of which this one has a part."""

@@ -68,7 +68,8 @@ class Engine(control.Engine):
         context.context().abort_collective_ops(tf.errors.DEADLINE_EXCEEDED, why)  # type: ignore[union-attr]
 
     def all_gather(self, flat: Any) -> Any:
-        return self._run("gather", flat[None], lambda x, o: tf.raw_ops.CollectiveGatherV2(input=x, **o))
+        found = self._run("gather", flat[None], lambda x, o: tf.raw_ops.CollectiveGatherV2(input=x, **o))
+        return tf.ensure_shape(found, (self.size, *flat.shape))
 
     def broadcast(self, flat: Any, source: int) -> Any:
         # The op of the runtime is two, one for who sends and one for who receives; a sum with zeros is the same for all.

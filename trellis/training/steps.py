@@ -163,6 +163,10 @@ class Steps:
         """What a training begins with: the parameters, the buffers and the state of the optimizer, where the steps have them."""
         return v, buffers, state
 
+    def guarded(self, step: Any) -> Any:
+        """A compiled step of a window."""
+        return step
+
     def give(self, nest: Any) -> Any:
         """Parameters, buffers or a state as the model and the optimizer keep them."""
         return nest
@@ -355,15 +359,14 @@ class Window:
         if v is not run.v or buffers is not run.buffers or state is not run.state:
             self.begin(run)
         leaves: list[Any] = []
-        key = tree.signature(batch, leaves)
+        key, given = tree.signature(batch, leaves), None
+        if type(run.data) is not Batches or type(self.steps.place) is not Place:
+            given = self.steps.place.to_batch(batch)
+            leaves, key = Nest(given[:3]).leaves, (key, given.share)
         entry = self.entries.get(key)
         if entry is None:
-            entry = self.entries[key] = self.entry(self.steps.place.to_batch(batch))
-        if type(run.data) is Batches and type(self.steps.place) is Place:
-            rows = leaves[0].shape[0]
-        else:
-            given = self.steps.place.to_batch(batch)
-            leaves, rows = Nest(given[:3]).leaves, given.rows
+            entry = self.entries[key] = self.entry(given or self.steps.place.to_batch(batch))
+        rows = leaves[0].shape[0] if given is None else given.rows
         if rows:
             self.bytes += sum([8 * rows * math.prod(x.shape[1:]) for x in leaves])
             self.whole = False
@@ -385,11 +388,11 @@ class Window:
 
         def function(own_leaves: list[Any], leaves: list[Any]) -> tuple[list[Any], list[Any]]:
             v, buffers, state, clock = own.rebuild(own_leaves)
-            found = self.steps.advanced(v, buffers, clock, (*given.rebuild(leaves), ()), state)
+            found = self.steps.advanced(v, buffers, clock, (*given.rebuild(leaves), batch.share), state)
             measures[:] = [Nest(found[4:]).bare()]
             return Nest(found[:4]).leaves, Nest(found[4:]).leaves
 
-        return self.backend.compile_over(function), measures
+        return self.steps.guarded(self.backend.compile_over(function)), measures
 
     def advance(self, run: Any, entry: Any, leaves: list[Any]) -> Any:
         function, measures = entry
