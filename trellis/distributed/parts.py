@@ -66,7 +66,7 @@ class PartSteps(Steps):
 
     def sums(self, moment: Moment, scale: Any = None) -> tuple[Any, Any, Any, Any]:
         """The loss, the metrics, the buffers and the gradients: sums over the parts, each weighted by its rows."""
-        batch, key, end, total = moment.batch, moment.key, 0, ()
+        batch, key, end, total = moment.batch, moment.key, 0, None
         shares = batch.share or shares_of(tree.leaves((batch.args, batch.kwargs))[0].shape[0], self.parts.accumulate)
         for first, count, of in shares:
             begin, end, copies = end, end + count, self.copies if count == of else 1
@@ -78,9 +78,9 @@ class PartSteps(Steps):
             factor = scale if weight == 1 else weight if scale is None else scale * weight
             (loss, (outputs, buffers)), grads = self.gradients(moment, draws, factor)
             found = loss, self.weighted(self.measure(outputs, moment.batch.targets), weight, copies), grads
-            total = tree.map(tl.add, total, found) if total else found
+            total = found if total is None else tree.map(tl.add, total, found)
             moment = moment._replace(buffers=buffers)
-        return *total[:2], moment.buffers, total[2]
+        return total[0], total[1], moment.buffers, total[2]  # type: ignore[index]
 
     def stream(self, key: Key, first: int, count: int, of: int) -> Any:
         """Where the layers draw from, in a run on some of the rows of a part of a batch."""
