@@ -295,3 +295,11 @@ def test_precision_of_ten_million(backend: str) -> None:
     }
     off = {name: abs(float(found[name]) / value - 1) / 2.0**-24 for name, value in expected.items()}
     assert max(off.values()) <= 64, f"ulps: {off}"
+
+
+def test_means_round_once(backend: str) -> None:
+    """The sum of a few ones is exact, so the mean is the quotient."""
+    for size in (3, 7, 30, 41):
+        for ones in range(1, size, 3):
+            x = (np.arange(size) < ones).astype(np.float32)
+            assert float(tl.mean(make(backend, x))) == float(np.float32(ones) / np.float32(size))
