@@ -476,6 +476,11 @@ WORDS: list[tuple[Callable[[Any], Any], str]] = [
         "fit: there is no argument 'validation_data'; validation_data of Keras is `validation` here",
     ),
     (lambda x: tl.Adam(tl.Linear(2, 2).v), "Adam: lr is a Container; parameters are given to optimizer.step(v, grads)"),
+    (
+        lambda x: tl.Linear(2, 2)(x, training=True),
+        "Linear: there is no argument 'training'; training of Keras has no counterpart: model.train() and model.eval() choose",
+    ),
+    (lambda x: tl.Linear(2, 2)(x, qwertz=True), "Linear.forward() got an unexpected keyword argument 'qwertz'"),
     (lambda x: tl.MaxPool2D(2, stride=2), "MaxPool2D: there is no argument 'stride'; stride of torch is `strides` here"),
     (lambda x: tl.Softmax(dim=-1), "Softmax: there is no argument 'dim'; dim of torch, Keras, TensorFlow is `axis` here"),
     (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from typing import Any
 
@@ -9,6 +10,7 @@ from trellis.core import tree
 from trellis.core.array import Array
 from trellis.core.dispatch import interpreters
 from trellis.core.free import Free, with_data
+from trellis.core.hints import refuse
 from trellis.core.leaves import ARRAY, kind_of, unwrap
 from trellis.nn.navigation import add_place
 from trellis.nn.structure import Binding
@@ -30,6 +32,10 @@ def run(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
                 plain = False
         result = module.forward(*args) if plain else with_data(across, module.forward, args, kwargs)
     except Exception as error:
+        if isinstance(error, TypeError) and kwargs:
+            parameters = inspect.signature(module.forward).parameters
+            if not any(p.kind is p.VAR_KEYWORD for p in parameters.values()):
+                refuse(type(module).__name__, kwargs, parameters, error)
         add_place(error, module, args)
         raise
     if tracker is not None:
