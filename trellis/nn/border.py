@@ -32,10 +32,8 @@ def run(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
                 plain = False
         result = module.forward(*args) if plain else with_data(across, module.forward, args, kwargs)
     except Exception as error:
-        if isinstance(error, TypeError) and kwargs:
-            parameters = inspect.signature(module.forward).parameters
-            if not any(p.kind is p.VAR_KEYWORD for p in parameters.values()):
-                refuse(type(module).__name__, kwargs, parameters, error)
+        if isinstance(error, TypeError) and "unexpected keyword argument" in str(error):
+            refuse(type(module).__name__, kwargs, inspect.signature(module.forward).parameters, error)
         add_place(error, module, args)
         raise
     if tracker is not None:
