@@ -43,7 +43,7 @@ FAULTS = [
     Fault("every reshape is a view", "core/views.py", "if size % wanted:", "if False:", _tests("test_views", "test_reshapes_are_views_where_numpys_are")),
     Fault("read-only views take writes", "core/views.py", "if op in READ_ONLY:", "if False:", _tests("test_views", "test_read_only_views")),
     Fault("views see old values", "core/array.py", "if data is not self._seen:", "if self._part is None:", _tests("test_views", "test_programs"), "jax"),
-    Fault("free arrays move again", "core/free.py", "return brought(x._data, like, copies)", "return brought(x._data, like)", _tests("test_free_arrays", "test_a_free_array_moves_once_and_again_after_a_write")),
+    Fault("free arrays move again", "core/free.py", "return brought(x._data, like, x._copies)", "return brought(x._data, like)", _tests("test_free_arrays", "test_a_free_array_moves_once_and_again_after_a_write")),
     # ---- composites
     Fault("label smoothing", "composites/losses.py", "if not label_smoothing:", "if True:", _tests("test_nn_losses", "test_classes")),
     Fault("label smoothing of probabilities", "composites/losses.py", "cast(target, x.dtype) * (1 - label_smoothing) + share", "cast(target, x.dtype)", _tests("test_nn_losses", "test_probabilities")),

@@ -146,6 +146,20 @@ def test_compiled(backend: str, case: str) -> None:
     agree(backend, ours, theirs, X, RNG.normal(size=shape), compile=True)
 
 
+def test_compiled_in_single_precision(backend: str) -> None:
+    """oneDNN's pass over TensorFlow's graphs merges Pad with the convolution that follows, whichever operand it makes."""
+    x, f = X[:, :9, :9, :2].astype("float32"), RNG.normal(size=(3, 3, 1, 2)).astype("float32")
+
+    def both(x: Any, f: Any) -> Any:
+        one = tl.conv2d(x, f, 2, "VALID", dilations=(1, 2), groups=2)
+        padded = tl.conv2d(tl.pad(x, ((0, 1), (1, 1), (0, 0), (0, 0))), tl.pad(f, ((1, 1), (0, 0), (1, 0), (0, 1))), 1, "VALID")
+        return one, padded, tl.conv2d(x[:0], f, 1, "SAME", groups=2)
+
+    native = make(backend, x), make(backend, f)
+    for found, expected in zip(compiled(backend, both)(*native), both(x, f)):
+        check(found, expected)
+
+
 @pytest.mark.parametrize("case", CASES)
 def test_second_derivatives(backend: str, case: str) -> None:
     """The gradients of the sum of squares of gradients, by both arrays, against torch's."""

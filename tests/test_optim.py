@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 import functools
 from collections.abc import Callable
 from pathlib import Path
@@ -555,3 +556,15 @@ def test_a_numpy_scalar_as_an_option_leaves_later_compiled_updates_alone(backend
     np.testing.assert_array_equal(to_numpy(given), to_numpy(expected))
     fast = compiled(backend, lambda w: tl.gradient_descent_update(w, w, 0.1))
     np.testing.assert_allclose(to_numpy(fast(w)), [0.9] * 3, rtol=1e-6)
+
+
+def test_an_enum_as_the_decay_of_a_compiled_update(backend: str) -> None:
+    """Dynamo calls itself without end in `float` of an enum."""
+    decay, w = enum.IntEnum("Decay", {"TWO": 2}), make(backend, np.array([1.0, -2.0]))
+    for update in (
+        lambda w, decay_lambda: tl.lars_update(w, w, 0.1, decay_lambda=decay_lambda),
+        lambda w, decay_lambda: tl.lamb_update(w, w, 0.1, w, w * w, 3, decay_lambda=decay_lambda),
+    ):
+        found, expected = compiled(backend, functools.partial(update, decay_lambda=decay.TWO))(w), update(w, 2.0)
+        for a, b in zip(found, expected):
+            check(a, to_numpy(b), tolerance=1e-12)

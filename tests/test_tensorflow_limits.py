@@ -85,6 +85,19 @@ def test_nonzero_of_ten_axes(backend: str) -> None:
         check(found, expected)
 
 
+@pytest.mark.parametrize("dtype", ["uint8", "uint16", "uint32", "uint64"])
+def test_zero_minus_unsigned_in_compiled_functions(backend: str, dtype: str) -> None:
+    """TensorFlow's optimizer of graphs takes it for Neg, which has no kernel for some of them."""
+    x = np.array([0, 1, 7], dtype)
+
+    def function(x: Any) -> Any:
+        return tl.negative(x), tl.subtract(0, x), tl.subtract(tl.zeros_like(x), x), tl.subtract(x, 3)
+
+    expected = -x, -x, -x, x - np.array(3, dtype)
+    for found, wanted in zip(compiled(backend, function)(make(backend, x)), expected):
+        check(found, wanted)
+
+
 def test_vmap_logs_nothing(backend: str, caplog: pytest.LogCaptureFixture) -> None:
     """TensorFlow cannot batch these ops: they run one by one, and it logs no lines about it."""
     x, ids = make(backend, np.arange(6.0).reshape(2, 3)), make(backend, np.array([[0, 1, 1], [1, 1, 0]]))

@@ -72,7 +72,7 @@ def _name_some(rng: Rng, function: Callable[..., Any], args: list[Any], kwargs: 
 # ---- from a signature ----------------------------------------------------------------------------------------------------------
 _CHOICES: dict[str, list[Any]] = {
     "approximate": ["none", "tanh", True, "erf"],
-    "constant_values": [0, 1, 2.5],
+    "constant_values": [0, 1, 2.5, np.array(1.5, "float32"), np.array(2)],
     "copy": [None, True],
     "correction": [0, 1, 0.5, 3.0],
     "data_format": ["channel_last", "channel_first"],

@@ -6,6 +6,7 @@ from trellis import ops as tl
 from trellis.composites.support import arange, as_arrays, cast, common, count, eye, floating, resize, wide_float
 from trellis.core.array import Array
 from trellis.core.dtypes import DType, bool as bool_
+from trellis.core.errors import check_assignable
 from trellis.core.typing import Operand
 from trellis.ops.arguments import check_axis
 
@@ -53,6 +54,15 @@ def split(x: Array, *, indices: tuple[int, ...], axis: int) -> tuple[Array, ...]
     return tuple(x[(*before, slice(*bounds))] for bounds in zip((0, *indices), (*indices, None)))
 
 
+def pad_with(x: Array, value: Array, *, pad_width: tuple[tuple[int, int], ...]) -> Array:
+    """The value is an operand: it has a gradient, and another one in each example of a batch."""
+    if value.ndim:
+        raise ValueError(f"pad: constant_values has shape {value.shape}; give one number")
+    check_assignable("pad", value.dtype, x.dtype)
+    inside = tl.pad(tl.ones_like(x, dtype=bool_), pad_width, constant_values=False)
+    return tl.where(inside, tl.pad(x, pad_width, constant_values=False), cast(value, x.dtype))
+
+
 def tile(x: Array, *, repetitions: tuple[int, ...]) -> Array:
     ndim = max(x.ndim, len(repetitions))
     shape = (1,) * (ndim - x.ndim) + x.shape
@@ -72,8 +82,7 @@ def kron(x1: Array, x2: Array) -> Array:
 def diag(x: Array, *, k: int) -> Array:
     if x.ndim == 2:
         return tl.diagonal(x, offset=k)
-    zero = False if x.dtype is bool_ else 0
-    values = tl.pad(x, ((max(k, 0), max(-k, 0)),), constant_values=zero)
+    values = tl.pad(x, ((max(k, 0), max(-k, 0)),), constant_values=False)
     (size,) = values.shape
     # Selected, not multiplied: 0 * inf would put NaN beside the diagonal.
-    return tl.where(eye(x, size, bool_, k), values, zero)  # type: ignore[arg-type]
+    return tl.where(eye(x, size, bool_, k), values, False)  # type: ignore[arg-type]

@@ -13,6 +13,7 @@ from trellis.core.dispatch import SCALARS, call, diagnose, interpreters
 from trellis.core.typing import AnyArray, Axis, Operand, Shape
 from trellis.ops import arguments
 from trellis.ops.arguments import axes, axis_tuple, check_axis, choice, integer, one_axis
+from trellis.ops.conversion import is_array
 from trellis.ops.shapes import shape_of
 
 KEYS: dict[type, Callable[[Any, int], Any]] = {}  # the types of random keys, and the function that splits one; `random` fills it
@@ -335,6 +336,8 @@ def pad(x: AnyArray, pad_width: Any, /, mode: str = "constant", *, constant_valu
     Array([2, 1, 2, 3, 2, 1], dtype=int64, backend='numpy', device='cpu')
     """
     mode = choice("pad", "mode", mode, ("constant", "reflect", "symmetric", "edge", "wrap"))
+    if mode == "constant" and is_array(constant_values):
+        return call("pad_with", x, constant_values, pad_width=_pad_width(x, pad_width))
     return call("pad", x, pad_width=_pad_width(x, pad_width), mode=mode, constant_values=constant_values)
 
 

@@ -15,6 +15,7 @@ from trellis.core.dispatch import SCALARS, call, diagnose, interpreters
 from trellis.core.typing import AnyArray, Axis, Operand, Shape
 from trellis.ops import arguments
 from trellis.ops.arguments import axes, axis_tuple, check_axis, choice, integer, one_axis
+from trellis.ops.conversion import is_array
 from trellis.ops.shapes import shape_of
 KEYS: dict[type, Callable[[Any, int], Any]]
 @overload

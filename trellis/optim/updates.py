@@ -145,7 +145,7 @@ def _update(
     if kind is _AdamDirection:
         columns = [columns[0], *columns]
     weights, grads, *slots = _promoted(backend, columns)
-    group = Group(tuple(range(len(weights))), 1.0, float(decay))
+    group = Group(tuple(range(len(weights))), 1.0, 1.0 * decay)
     weights, slots = optimizer.advance(backend, (group,), weights, grads, slots, before, rate, stop=stop)
     return tuple([nest.rebuild(flat) for flat in (weights, *slots)])
 

@@ -71,5 +71,5 @@ def repeat(x: Any, repeats: Any, *, axis: int | None) -> Any:
 def pad(x: Any, *, pad_width: tuple[tuple[int, int], ...], mode: str, constant_values: Any) -> Any:
     if mode != "constant":
         return _pad(x, width=pad_width, mode=mode) if pad_width else x
-    value = value_for("pad", x, getattr(constant_values, "_data", constant_values))
+    value = value_for("pad", x, constant_values)
     return _pad_constant(x, value, width=pad_width) if pad_width else x

@@ -9,7 +9,7 @@ import tensorflow as tf
 from tensorflow.python.ops import gen_array_ops, gen_math_ops
 
 from trellis.backends.elementwise import Kernel
-from trellis.backends.tensorflow.meta import rank_of
+from trellis.backends.tensorflow.meta import filled, rank_of
 from trellis.backends.tensorflow.shapes import same_sizes, sizes, vector
 from trellis.core import errors
 
@@ -60,23 +60,24 @@ def on_channel_last(run: Kernel, x: Any, channel_last: bool) -> Any:
 
 # ---- more elements -------------------------------------------------------------------------------------------------------------
 def padded(x: Any, pairs: Any, value: Any = 0) -> Any:
-    """A channel-last `x` with (low, high) more elements on each spatial axis. A number may be a tensor."""
+    """A channel-last `x` with (low, high) more elements on each spatial axis. A count may be a tensor."""
     if all(isinstance(n, int) and n == 0 for pair in pairs for n in pair):
         return x
-    return padded_with(x, [(0, 0), *pairs, (0, 0)], tf.cast(value, x.dtype), value == 0)
+    return padded_with(x, [(0, 0), *pairs, (0, 0)], value)
 
 
-def padded_with(x: Any, pairs: Any, value: Any, is_zero: bool) -> Any:
-    """`x` with (low, high) times the 0-d tensor `value` on each axis.
+def padded_with(x: Any, pairs: Any, number: Any = 0) -> Any:
+    """`x` with (low, high) times `number` on each axis.
 
-    PadV2 has kernels for 6 axes at most. Where tf.vectorized_map batches it, which only a graph tells, it pads with 0.
+    PadV2 has kernels for 6 axes at most. Where tf.vectorized_map batches it, which only a graph tells, it pads with 0. A graph
+    merges Pad with the convolution that follows: this ends the process where filters are padded, and raises where channels are.
     """
-    if len(pairs) <= 6 and (is_zero or tf.executing_eagerly()):
-        return gen_array_ops.pad_v2(x, reshaped(vector(n for pair in pairs for n in pair), (-1, 2)), value)
+    if len(pairs) <= 6 and (number == 0 or tf.executing_eagerly()):
+        return gen_array_ops.pad_v2(x, reshaped(vector(n for pair in pairs for n in pair), (-1, 2)), filled(number, x.dtype))
     for axis, pair in enumerate(pairs):
         own = sizes(x)
         if not all(isinstance(n, int) and n == 0 for n in pair):
-            before, after = (broadcast(value, (*own[:axis], n, *own[axis + 1 :])) for n in pair)
+            before, after = (broadcast(filled(number, x.dtype), (*own[:axis], n, *own[axis + 1 :])) for n in pair)
             x = gen_array_ops.concat_v2((before, x, after), axis)
     return x
 

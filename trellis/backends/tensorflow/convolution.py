@@ -15,7 +15,7 @@ import tensorflow as tf
 from tensorflow.python.ops import gen_array_ops, gen_nn_ops
 
 from trellis.backends.elementwise import Kernel
-from trellis.backends.tensorflow.arrangement import on_channel_last, padded, reshaped, transposed
+from trellis.backends.tensorflow.arrangement import on_channel_last, padded, padded_with, reshaped, transposed
 from trellis.backends.tensorflow.meta import cast, is_traced, shape_of, tensor
 from trellis.backends.tensorflow.operands import HALF
 from trellis.backends.tensorflow.shapes import at_least_zero, product, same_padding, sizes, vector
@@ -55,7 +55,7 @@ def _in_layout(run: Kernel, x: Any, filters: Any, bias: Any, flat: bool, channel
 
     def on_images(x: Any) -> Any:
         if shape_of(x)[0] == 0:  # oneDNN's kernels give an empty batch the shape of their input
-            return on_images(tf.pad(x, [(0, 1), *[(0, 0)] * (len(x.shape) - 1)]))[:0]
+            return on_images(padded_with(x, [(0, 1), *[(0, 0)] * (len(x.shape) - 1)]))[:0]
         if flat:
             images = run(gen_array_ops.expand_dims(x, 1), gen_array_ops.expand_dims(cast(tensor(filters), wide), 0))
             result = gen_array_ops.squeeze(images, [1])
@@ -87,7 +87,7 @@ def _plain(x: Any, filters: Any, strides: Any, padding: Any) -> Any:
     if len(strides) == 2:
         if strides[0] != strides[1] and x.shape[-1] == 1 != x.shape[1]:
             # one channel, strides (1, s) and a result of one column: the kernel in float32 reads memory that is not its own
-            x, filters = tf.pad(x, [(0, 0)] * 3 + [(0, 1)]), tf.pad(filters, [(0, 0)] * 2 + [(0, 1), (0, 0)])
+            x, filters = padded_with(x, [(0, 0)] * 3 + [(0, 1)]), padded_with(filters, [(0, 0)] * 2 + [(0, 1), (0, 0)])
         return gen_nn_ops.conv2d(x, filters, steps, **_padding(padding))
     name, x = (padding, x) if isinstance(padding, str) else ("VALID", padded(x, padding))
     return gen_nn_ops.conv3d(x, filters, steps, name)
@@ -146,7 +146,7 @@ def _with_zeros(x: Any, steps: Any) -> Any:
             own = list(sizes(x))
             elements = reshaped(x, (product(own[: axis + 1]), 1, product(own[axis + 1 :])))
             own[axis] = own[axis] * step
-            spread = reshaped(tf.pad(elements, [(0, 0), (0, step - 1), (0, 0)]), own)
+            spread = reshaped(padded_with(elements, [(0, 0), (0, step - 1), (0, 0)]), own)
             x = spread[(*(slice(None),) * axis, slice(0, own[axis] - step + 1))]
     return x
 

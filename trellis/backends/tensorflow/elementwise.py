@@ -297,7 +297,7 @@ _ROWS: dict[str, Row] = {
     "maximum": _extreme(gen.maximum, gen.less),
     "minimum": _extreme(gen.minimum, gen.greater),
     "multiply": gen.mul,
-    "negative": row(gen.neg, u=lambda x: gen.sub(filled(0, x.dtype), x)),
+    "negative": row(gen.neg, u=lambda x: gen.add_v2(bitwise.invert(x), filled(1, x.dtype))),
     "nextafter": with_rules(_nextafter, lambda g, x1, x2: g, lambda g, x1, x2: gen.mul(g, 0)),
     "positive": tensor,
     "pow": row(_float_power, i=_integer_power, u=_unsigned_power, c=complexes.power),
@@ -308,7 +308,8 @@ _ROWS: dict[str, Row] = {
     "sign": row(gen.sign, u=lambda x: cast(gen.not_equal(x, 0), x.dtype), f=_float_sign, c=complexes.sign),
     "signbit": lambda x: gen.less(bits(x), 0),
     "sqrt": row(gen.sqrt, c=complexes.sqrt),
-    "subtract": gen.sub,
+    # By bits, because TensorFlow's optimizer of graphs takes 0 - x for Neg, which uint8 and uint16 lack.
+    "subtract": row(gen.sub, u=lambda x1, x2: bitwise.invert(gen.add_v2(bitwise.invert(x1), x2))),
     "tan": row(gen.tan, c=complexes.tan),
     "tanh": row(gen.tanh, c=complexes.tanh),
     "trunc": row(tensor, f=lambda x: choose(gen.less(x, 0), gen.ceil(x), gen.floor(x))),

@@ -10,7 +10,7 @@ from tensorflow.python.ops import gen_array_ops, gen_manip_ops, gen_math_ops
 from trellis.backends.tensorflow.arrangement import broadcast, padded_with, reshaped, tiled, transposed
 from trellis.backends.tensorflow.indexing import FULL, basic
 from trellis.backends.tensorflow.meta import dtype_of, is_traced, rank_of, shape_of, tensor
-from trellis.backends.tensorflow.operands import as_dtype, item_of, operand, same_dtype
+from trellis.backends.tensorflow.operands import same_dtype
 from trellis.backends.tensorflow.shapes import common_sizes, count_up, same_sizes, sizes, vector
 from trellis.composites.indexing import padded_rows
 from trellis.composites.support import axes_of
@@ -137,27 +137,17 @@ def _repeat_each(x: Any, repeats: Any, axis: int, size: Any) -> Any:
 
 def pad(x: Any, *, pad_width: Any, mode: str, constant_values: Any) -> Any:
     if mode == "constant":
-        errors.check_assignable("pad", item_of(constant_values), dtype_of(x))
+        errors.check_assignable("pad", constant_values, dtype_of(x))
+        return padded_with(tensor(x), pad_width, constant_values)
     if not any(before or after for before, after in pad_width):
         return tensor(x)
-    if mode == "constant":
-        return _pad_constant(x, pad_width, constant_values)
     if mode in ("reflect", "symmetric") and _mirrors_once(shape_of(x), pad_width, mode):
-        return gen_array_ops.mirror_pad(x, _pairs(pad_width), mode.upper())
+        return gen_array_ops.mirror_pad(x, reshaped(vector(n for pair in pad_width for n in pair), (-1, 2)), mode.upper())
     for axis, (before, after) in enumerate(pad_width):
         if before or after:
             size = sizes(x)[axis]
             x = gen_array_ops.gather_v2(x, padded_rows(tf.range(-before, size + after), size, mode), axis)
     return x
-
-
-def _pairs(pad_width: Any) -> Any:
-    return reshaped(vector(n for pair in pad_width for n in pair), (-1, 2))
-
-
-def _pad_constant(x: Any, pad_width: Any, value: Any) -> Any:
-    is_zero = isinstance(value, (int, float)) and value == 0
-    return padded_with(x, pad_width, as_dtype(operand(value), x.dtype), is_zero)
 
 
 def _mirrors_once(shape: Any, pad_width: Any, mode: str) -> bool:

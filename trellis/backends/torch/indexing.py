@@ -42,7 +42,7 @@ def take(x: torch.Tensor, indices: torch.Tensor, *, axis: int | None) -> torch.T
     along = axis_or_only("take", axis, x.shape)
     flat = _positions("take", indices, x.shape[along]).reshape(-1)
     taken = _index_select(x, along, flat)
-    return taken if indices.dim() == 1 else taken.reshape(*x.shape[:along], *indices.shape, *x.shape[along + 1 :])
+    return taken if indices.dim() == 1 else taken.reshape((*x.shape[:along], *indices.shape, *x.shape[along + 1 :]))
 
 
 def take_along_axis(x: torch.Tensor, indices: torch.Tensor, *, axis: int) -> torch.Tensor:

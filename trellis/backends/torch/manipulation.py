@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from trellis.backends.torch.operands import FLOAT, same_dtype, value_for
+from trellis.backends.torch.operands import dtype_of, same_dtype
 from trellis.backends.torch.unsigned import moving
 from trellis.composites.indexing import padded_rows
 from trellis.composites.support import axes_of
@@ -121,8 +121,5 @@ def pad(x: torch.Tensor, *, pad_width: tuple[tuple[int, int], ...], mode: str, c
                 x = _index_select(x, axis, padded_rows(rows, x.shape[axis], mode))
         return x
     widths = [n for pair in reversed(pad_width) for n in pair]  # torch counts axes from the last
-    if isinstance(constant_values, (int, float)) and (constant_values == 0 or x.dtype in FLOAT):
-        value_for("pad", x, constant_values)
-        return torch.nn.functional.pad(x, widths, value=constant_values)
-    inside = torch.nn.functional.pad(torch.ones(x.shape, dtype=torch.bool, device=x.device), widths)
-    return torch.where(inside, torch.nn.functional.pad(x, widths), value_for("pad", x, constant_values))
+    errors.check_assignable("pad", constant_values, dtype_of(x))
+    return torch.constant_pad_nd(x, widths, constant_values)  # torch.nn.functional.pad takes floats only
