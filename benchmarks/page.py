@@ -52,7 +52,8 @@ What takes longer than the same by hand, beyond the few microseconds of a call:
   operations alone take two to three times as long as the generators of NumPy and torch.
 - A step of an optimizer gives new weights and does not overwrite the old ones. On torch this copy costs as much as a fused update
   of SGD that overwrites; `tl.Trainer` overwrites its own.
-- `Trainer.fit` keeps the parameters of the last two steps of a model above 8 MiB, to say where a loss that is not finite began.
+- `Trainer.fit` reads the parameters of a model above 8 MiB once more after each step, to see that they are finite; if not, the
+  model keeps those from before the step.
 """
 
 

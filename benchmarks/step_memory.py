@@ -3,8 +3,9 @@
     python benchmarks/step_memory.py [torch] [jax]
 
 Each way has a process of its own. What counts is the largest resident memory during ten steps, after the first ones have compiled
-what there is to compile, beyond the resident memory before the model and the data were made (Linux only). By hand: torch.nn with
-fused Adam, which overwrites its parameters; jax.jit and optax, with donated arguments.
+what there is to compile, beyond the resident memory before the model and the data were made (Linux only). Before that a tiny
+model has trained, so that libraries do not count; the C library gives each freed array back to the system, so that gaps do not.
+By hand: torch.nn with fused Adam, which overwrites its parameters; jax.jit and optax, with donated arguments.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+os.environ.setdefault("MALLOC_MMAP_THRESHOLD_", "65536")  # for the processes that are started
 
 import numpy as np
 
@@ -39,30 +41,30 @@ def begin() -> float:
     return resident()
 
 
-def data() -> tuple[Any, Any]:
+def data(width: int) -> tuple[Any, Any]:
     rng = np.random.default_rng(0)
-    return rng.normal(size=(BATCH * STEPS, WIDTH)).astype("float32"), rng.integers(0, WIDTH, BATCH * STEPS)
+    return rng.normal(size=(BATCH * STEPS, width)).astype("float32"), rng.integers(0, width, BATCH * STEPS)
 
 
-def ours(backend: str) -> Any:
-    layers = [tl.Linear(WIDTH, WIDTH, backend=backend, seed=i) for i in range(LAYERS)]
+def ours(backend: str, width: int) -> Any:
+    layers = [tl.Linear(width, width, backend=backend, seed=i) for i in range(LAYERS)]
     model = tl.Sequential(*[one for layer in layers[:-1] for one in (layer, tl.ReLU())], layers[-1])
-    trainer, optimizer, (x, y) = tl.Trainer(progress=False), tl.Adam(RATE), data()
+    trainer, optimizer, (x, y) = tl.Trainer(progress=False), tl.Adam(RATE), data(width)
     return lambda: trainer.fit(model, (x, y), tl.cross_entropy, optimizer, batch_size=BATCH)
 
 
-def by_hand(backend: str) -> Any:
+def by_hand(backend: str, width: int) -> Any:
     import trainer
 
-    trainer.WIDTH, trainer.BATCH, (trainer.X, trainer.Y) = WIDTH, BATCH, data()
+    trainer.WIDTH, trainer.BATCH, (trainer.X, trainer.Y) = width, BATCH, data(width)
     return {"torch": trainer.by_hand_torch, "jax": trainer.by_hand_jax}[backend](LAYERS)
 
 
 def measure(backend: str, way: str) -> None:
-    __import__(backend)
-    tl.tanh(tl.ones(3, backend=backend))  # the libraries are there before it begins
+    make = {"ours": ours, "by hand": by_hand}[way]
+    make(backend, 8)()
     before = begin()
-    epoch = {"ours": ours, "by hand": by_hand}[way](backend)
+    epoch = make(backend, WIDTH)
     epoch()
     begin()
     epoch()

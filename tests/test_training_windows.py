@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Iterator
 from typing import Any
 
@@ -27,7 +28,7 @@ class Net(tl.Module):
     """BatchNorm, Dropout, and attributes and lists that a call writes to."""
 
     def __init__(self, **options: Any) -> None:
-        self.layers = [tl.Linear(5, 8, seed=0), tl.BatchNorm1D(8), tl.Dropout(0.2)]
+        self.layers = [tl.Linear(5, 8, with_bias=False, seed=0), tl.BatchNorm1D(8), tl.Dropout(0.2)]
         self.out, self.seen, self.extra = tl.Linear(8, 3, seed=1), None, []
         super().__init__(**options)
 
@@ -94,8 +95,11 @@ def test_steps_one_by_one_are_the_same(backend: str, monkeypatch: Any) -> None:
         check_equal(model.v, alone.v, rtol=1e-3, atol=1e-5)
 
 
-def test_what_others_hold_stays(backend: str) -> None:
+@pytest.mark.parametrize("large", [False, True])
+def test_what_others_hold_stays(backend: str, large: bool, monkeypatch: Any) -> None:
     """The arrays that a step overwrites are the training's own."""
+    if large:
+        monkeypatch.setattr(steps, "_MODEL_BYTES", -1)
     model, kept = mlp(backend), []
     given, before = model.v, values(model.v)
     fit(model, None, lambda run: kept.append((run.v, values(run.v))), epochs=4)
@@ -111,8 +115,32 @@ def test_what_others_hold_stays(backend: str) -> None:
     assert int(optimizer.state["step"]) == 600
 
 
-def test_nan_in_the_midst(backend: str) -> None:
+@pytest.mark.parametrize("framework", ["jax", "torch"])
+def test_a_large_model_is_there_once(framework: str, monkeypatch: Any) -> None:
+    """Between steps: its parameters, and the two slots of Adam. The model itself is never behind."""
+    monkeypatch.setattr(steps, "_MODEL_BYTES", -1)
+    library, found = pytest.importorskip(framework), []
+
+    def arrays() -> Any:
+        return library.live_arrays() if framework == "jax" else [x for x in gc.get_objects() if type(x) is library.Tensor]
+
+    class Count(tl.Callback):
+        def on_step(self, run: Any) -> None:
+            gc.collect()
+            found.append(sum(tuple(x.shape) == (41, 37) for x in arrays()))
+            check_equal(model.v, run.v, rtol=0)
+
+    model = tl.Linear(37, 41, backend=framework, seed=0)
+    x, y = RANDOM.normal(size=(80, 37)).astype(np.float32), RANDOM.integers(0, 41, 80)
+    fit(model, None, Count(), data=(x, y), batch_size=20)
+    assert found == [3] * 8
+
+
+@pytest.mark.parametrize("large", [False, True])
+def test_nan_in_the_midst(backend: str, large: bool, monkeypatch: Any) -> None:
     """The error names the step; the model has the parameters from before it."""
+    if large:
+        monkeypatch.setattr(steps, "_MODEL_BYTES", -1)
     spoilt = X.copy()
     spoilt[4 * 83 + 2, 1] = np.nan
     model, clean = mlp(backend), mlp(backend)

@@ -106,13 +106,15 @@ class DividedSteps(ProcessSteps):
     def _norm(self, grads: Container) -> float:
         total = torch.zeros((), dtype=torch.float64)
         for path, x in grads.to_flat_dict().items():
-            spec = self._spec(path, x)
-            if self._is_first_with(spec):
+            if self._is_first_with(self._spec(path, x)):
                 total += x._data.double().square().sum()
         return math.sqrt(float(reduce_arrays(self.group, [total], "sum")[0]))
 
-    def explain_loss(self, moment: Moment, before: Moment | None) -> str:
-        return super().explain_loss(moment._replace(v=self.give(moment.v)), before)
+    def total(self, v: Any) -> Any:
+        return float(reduce_arrays(self.group, [super().total(v)._data], "sum")[0])
+
+    def explain_loss(self, moment: Moment) -> str:
+        return super().explain_loss(moment._replace(v=self.give(moment.v)))
 
     def evaluate(self, v: Any, buffers: Any, batches: Iterable[Any]) -> dict[str, float]:
         return super().evaluate(self.give(v), buffers, batches)  # not all processes measure each batch

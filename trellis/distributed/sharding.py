@@ -116,8 +116,8 @@ class SpreadSteps(PartSteps):
         return self._on_mesh(super().clock(rate, seed, step), self.place.spread)
 
     def advanced(self, v: Any, buffers: Any, clock: Any, batch: Any, state: Any) -> tuple[Any, ...]:
-        *arrays, loss, measured = super().advanced(v, buffers, clock, batch, state)
-        return *map(self._constrained, arrays), loss, measured
+        *arrays, loss, measured, total = super().advanced(v, buffers, clock, batch, state)
+        return *map(self._constrained, arrays), loss, measured, total
 
     def evaluate(self, v: Any, buffers: Any, batches: Iterable[Any]) -> dict[str, float]:
         with self.group.explaining("evaluate"):

@@ -128,9 +128,6 @@ class ModuleDict(Module):
     def __iter__(self) -> Iterator[str]:
         return iter(self._modules())
 
-    def __contains__(self, key: object) -> bool:
-        return key in self._modules()
-
     def keys(self) -> KeysView[str]:
         return self._modules().keys()
 

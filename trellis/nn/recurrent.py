@@ -135,12 +135,9 @@ class RecurrentNetwork(Recurrence):
         name = type(self).__name__
         if len(given) != self.states or any(s.ndim != x.ndim or s.shape[0] != count for s in given):
             form = "(h, c), each" if self.states > 1 else "h,"
-            raise ValueError(f"{name}: state must be {form} [{count}, *batch, {self.output_channels}]; got {_shapes(given)}")
+            shapes = ", ".join(str(getattr(s, "shape", type(s).__name__)) for s in given)
+            raise ValueError(f"{name}: state must be {form} [{count}, *batch, {self.output_channels}]; got {shapes}")
         return [tuple(s[i] for s in given) for i in range(count)]
-
-
-def _shapes(given: tuple[Any, ...]) -> str:
-    return ", ".join(str(getattr(s, "shape", type(s).__name__)) for s in given)
 
 
 class LSTM(RecurrentNetwork):

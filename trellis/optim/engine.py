@@ -32,7 +32,7 @@ from trellis.transforms.carry import same_shape
 
 Flat = list[AnyArray]
 Slots = tuple[Array, ...]
-ALL = "all"  # for `in_place`: not the slots alone
+ALL, ONE_BY_ONE = "all", "one by one"  # for `in_place`: not the slots alone; weight after weight, and no gradient is kept
 IN_GRADIENT, IN_WEIGHTS, IN_RULE = "gradient", "weights", "rule"  # where an optimizer applies its weight decay
 _BELOW_ONE = ("beta1", "beta2", "rho", "alpha")
 _PLAIN = (int, float, type(None))
@@ -267,9 +267,15 @@ class Optimizer:
     # ---- with a state of its own -----------------------------------------------------------------------------------------------
     def step(self, v: NestT, grads: Any) -> NestT:
         """The new weights, as constants; `v` and `grads` stay as they are, and `opt.state` advances."""
-        given = Given(self._name, v, grads)
+        return self._step(Given(self._name, v, grads), True)
+
+    def consume(self, v: Any, grads: list[Any]) -> Any:
+        """`step` in less memory: the nest of gradients leaves `grads`, and new weights take its place."""
+        return self._step(Given(self._name, v, grads.pop()), ONE_BY_ONE)
+
+    def _step(self, given: Given, in_place: bool | str) -> Any:
         if not given.leaves:
-            return v
+            return given.rebuild([])
         if given.traced:
             raise RuntimeError(
                 f"{self._name}.step was called in a traced function, where its state would be lost; use "
@@ -281,7 +287,10 @@ class Optimizer:
             if len(known):
                 found = fitted(self._name, known, kept.container())
                 kept.columns, kept.count = self._columns(given, found), int(kept.backend.item(unwrap(found["step"])))
-        weights, kept.columns = self._run(given, kept.columns, kept.count, stop=True, in_place=kept.private)
+        if not kept.private and _compiles(given.backend):
+            kept.columns, kept.private = list(map(kept.backend.copies, kept.columns)), True
+        in_place = kept.private and in_place
+        weights, kept.columns = self._run(given, kept.columns, kept.count, stop=in_place != ONE_BY_ONE, in_place=in_place)
         kept.count, kept.private = kept.count + 1, True
         self._kept, self._given_state = kept, None
         return given.rebuild(weights)
@@ -358,12 +367,12 @@ class Optimizer:
         """
         if not _compiles(backend):
             return self._advance(backend, groups, stop, in_place, weights, grads, columns, count, lr)
-        key = backend.name, groups, stop
-        function = self._compiled.get(key)
-        if function is None:
-            function = backend.compiled_update(functools.partial(self._advance, backend, groups, stop, False))
-            self._compiled[key] = function
-        return function(weights, grads, columns, count, lr)
+        key = backend.name, groups, stop, in_place
+        if key not in self._compiled:
+            function = functools.partial(self._advance, backend, groups, stop, False)
+            ours = (1, 2) if in_place == ONE_BY_ONE else (2,) if in_place else ()  # the gradients and the slots
+            self._compiled[key] = backend.compiled_update(function, donate_argnums=ours)
+        return self._compiled[key](weights, grads, columns, count, lr)
 
     def _advance(
         self, backend: Any, groups: Groups, stop: bool, in_place: bool | str,
@@ -384,6 +393,8 @@ class Optimizer:
             before = astype(Array(count), widest)
         rate = self._rate(before, lr)
         new = [list(weights), *(list(column) for column in columns)]
+        if in_place == ONE_BY_ONE:
+            new, groups = [new[0], *columns], tuple([Group((i,), *values) for places, *values in groups for i in places])
         for positions, factor, decay in groups:
             chosen = [[x[i] for i in positions] for x in (weights, grads, *columns)]
             found = self._group(backend, chosen, rate if factor == 1 else rate * factor, before + 1, decay, in_place)
@@ -393,6 +404,8 @@ class Optimizer:
             for column, values in zip(new, found):
                 for i, value in zip(positions, values):
                     column[i] = value
+            if in_place == ONE_BY_ONE:
+                grads[positions[0]] = None
         return new[0], list(new[1:])
 
     def _rate(self, before: Any, lr: Any) -> Any:

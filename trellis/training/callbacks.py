@@ -241,7 +241,7 @@ class Checkpoint(Callback):
 
     def write(self, run: Run) -> None:
         """Write the file now."""
-        run.check()
+        run.settle()
         about = {
             "format": 1, "settings": run.settings, "epoch": run.epoch, "position": run.position, "step": run.step,
             "rows": run.means.rows, "sums": run.means.sums, "history": run.history.rows, "stopped": run.history.stopped,

@@ -33,7 +33,7 @@ from trellis.nn.tracking import Tracker
 from trellis.ops.comparison import isfinite
 from trellis.ops.conversion import astype, to_numpy
 from trellis.ops.manipulation import concat
-from trellis.ops.reduction import all as all_of, mean
+from trellis.ops.reduction import all as all_of, mean, sum as sum_of
 from trellis.optim.engine import Optimizer
 from trellis.random.keys import Key, fold_in
 from trellis.training.data import Batch, Place
@@ -61,7 +61,7 @@ class NonFiniteLoss(FloatingPointError):
 
 
 class Moment(NamedTuple):
-    """The state at the beginning of a step. The last two are kept, to find the first non-finite numbers."""
+    """The state at the beginning of a step."""
 
     v: Container
     buffers: Container
@@ -85,6 +85,8 @@ class Steps:
 
     def __init__(self, model: Module, loss: Any, optimizer: Any, metrics: Metrics, place: Place, compile: bool | None) -> None:
         self.model, self.loss, self.optimizer, self.metrics, self.place = model, loss, optimizer, metrics, place
+        arrays = tree.leaves((model.v, model.buffers))
+        self.is_large = sum([math.prod(x.shape) * x.dtype.itemsize for x in arrays]) > _MODEL_BYTES
         if compile is None:
             compile = place.backend.name != "torch"  # whose compiler takes longer than many a training
         self.compiles = compile and place.backend.compiles([])
@@ -109,21 +111,41 @@ class Steps:
         return known["fit"][1]
 
     # ---- training --------------------------------------------------------------------------------------------------------------
-    def train(self, moment: Moment, state: Any) -> tuple[Container, Container, Any, float, dict[str, float]]:
-        """New parameters, buffers and state of the optimizer, the loss and the metrics."""
+    @property
+    def consumes(self) -> bool:
+        """Whether a step is two, the gradients and their update, for which the optimizer keeps its state and overwrites it."""
+        return self.is_large and isinstance(self.optimizer, Optimizer) and (self.in_windows or not self.compiles)
+
+    def train(self, moment: Moment, state: Any) -> tuple[Container, Container, Any, float, dict[str, float], bool]:
+        """New parameters, buffers and state of the optimizer, the loss, the metrics, and whether the parameters are finite."""
         if self.compiles:
             known = rate_of(self.optimizer), moment.seed, moment.step
             if known != self._known:
                 self._clock = self.clock(*known)
-            v, buffers, state, self._clock, loss, measured = self._train(*moment[:2], self._clock, moment.batch[:4], state)
+            v, buffers, state, self._clock, loss, measured, total = self._train(*moment[:2], self._clock, moment.batch[:4], state)
             self._known = *known[:2], moment.step + 1
         else:
-            loss, measured, buffers, grads = self.advance(moment, state)
-            if state is None:
-                v = self.optimizer.step(moment.v, grads)
-            else:
-                v, state = self.optimizer.update(moment.v, grads, state)
-        return v, buffers, state, float(loss), tree.map(to_numpy, measured)
+            loss, measured, buffers, v = self.advance(moment, state)
+            total = None
+        if total is None or state is None:
+            v = [v]
+            v, state = self._updated(moment.v, v, state, float(loss))
+            total = self.total(v)
+        finite = math.isfinite(float(total)) or not non_finite(self.give(v))
+        return v, buffers, state, float(loss), tree.map(to_numpy, measured), finite
+
+    def _updated(self, v: Any, grads: list[Any], state: Any, loss: float) -> tuple[Any, Any]:
+        """New parameters and state; a loss that is not finite changes nothing. The gradients leave the list."""
+        if state is not None:
+            return self.optimizer.update(v, grads.pop(), state)
+        if not math.isfinite(loss):
+            return v, None
+        return self.optimizer.consume(v, grads) if self.consumes else self.optimizer.step(v, grads.pop()), None
+
+    def total(self, v: Any) -> Any:
+        """A sum over all numbers of the parameters: finite if they are, unless it overflows."""
+        natives = [x._data for x in tree.leaves(v)]
+        return sum([float(np.vdot(x, x)) if type(x) is np.ndarray else sum_of(Array(x)) for x in natives])
 
     def clock(self, rate: float | None, seed: Key, step: int) -> list[Array]:
         """The learning rate, words of the seed, and the number of the step, which the compiled step counts on."""
@@ -133,11 +155,11 @@ class Steps:
         return [Array(backend.from_numpy(x, dtype=dtype, device=device, copy=None)) for x, dtype in made]
 
     def advanced(self, v: Any, buffers: Any, clock: Any, batch: Any, state: Any) -> tuple[Any, ...]:
-        """The step that is compiled."""
+        """The step that is compiled; without a state, up to the gradients."""
         rate, words, step = clock
         loss, measured, buffers, grads = self.advance(Moment(v, buffers, Key(words), step, Batch(*batch)), state)
-        v, state = _at_rate(self.optimizer, rate).update(v, grads, state)
-        return v, buffers, state, [rate, words, step + 1], loss, measured
+        v, state = (grads, None) if state is None else _at_rate(self.optimizer, rate).update(v, grads, state)
+        return v, buffers, state, [rate, words, step + 1], loss, measured, self.total(v)
 
     def advance(self, moment: Moment, state: Any) -> tuple[Any, Any, Any, Any]:
         """The loss, the metrics, the buffers and the gradients of one batch; `state` is that of a compiled optimizer."""
@@ -211,26 +233,21 @@ class Steps:
         }
 
     # ---- what went wrong -------------------------------------------------------------------------------------------------------
-    def explain_loss(self, moment: Moment, before: Moment | None) -> str:
+    def explain_loss(self, moment: Moment) -> str:
         """The first non-finite numbers, for a step that began with `moment` and has a non-finite loss."""
         if wrong := non_finite(moment.v):
-            if before is None:
-                return f"the parameter {_some(wrong)} was non-finite before the first step"
-            return f"the parameter {_some(wrong)} became non-finite in the previous step: {self._cause(before)}"
+            return f"the parameter {_some(wrong)} was non-finite before the first step"
         if non_finite((moment.batch.args, moment.batch.kwargs, moment.batch.targets)):
             return "the batch itself holds NaN or infinity"
         layer, spoilt = self._first_layer(moment), non_finite(self.gradients(moment)[1])
         where = f"the first non-finite result is that of layer {layer!r}" if layer else "the results of the layers are finite"
         return f"the parameters are finite; {where}" + (f"; the gradient of {_some(spoilt)} is non-finite" if spoilt else "")
 
-    def explain_parameters(self, v: Any, before: Moment | None) -> str:
+    def explain_parameters(self, v: Any, moment: Moment) -> str:
         """The same for a step with a finite loss that left non-finite parameters."""
-        cause = "" if before is None else f": {self._cause(before)}"
-        return f"the parameter {_some(non_finite(v))} became non-finite{cause}"
-
-    def _cause(self, moment: Moment) -> str:
         spoilt = non_finite(self.gradients(moment)[1])
-        return f"the gradient of {_some(spoilt)} was non-finite" if spoilt else "the gradient was finite, the update too large"
+        cause = f"the gradient of {_some(spoilt)} was non-finite" if spoilt else "the gradient was finite, the update too large"
+        return f"the parameter {_some(non_finite(self.give(v)))} became non-finite: {cause}"
 
     def _first_layer(self, moment: Moment) -> str:
         """The path of the first layer, in the order of calls, whose result is not finite."""
@@ -320,16 +337,13 @@ class Means:
     def values(self) -> dict[str, float]:
         if not self.rows:
             raise ValueError("evaluate: data gave no batch with rows")
-        return {name: self._value(name, total) for name, total in self.sums.items()}
-
-    def _value(self, name: str, total: Any) -> float:
-        return float(self.metrics[name].result(total)) if isinstance(total, dict) else total / self.rows
+        return {n: float(self.metrics[n].result(x)) if isinstance(x, dict) else x / self.rows for n, x in self.sums.items()}
 
 
 # ---- many steps at a time -----------------------------------------------------------------------------------------------------
-def window_for(steps: Steps, *nests: Any) -> Window | None:
-    """A window for a training that begins with these parameters and buffers; None if its steps go one by one."""
-    if not steps.in_windows or sum([math.prod(x.shape) * x.dtype.itemsize for x in tree.leaves(nests)]) > _MODEL_BYTES:
+def window_for(steps: Steps) -> Window | None:
+    """A window for a training of a small model; None if its steps go one by one."""
+    if not steps.in_windows or steps.is_large:
         return None
     if steps.compiles:
         return Window(steps) if hasattr(steps.place.backend, "compile_over") else None
@@ -389,8 +403,8 @@ class Window:
         def function(own_leaves: list[Any], leaves: list[Any]) -> tuple[list[Any], list[Any]]:
             v, buffers, state, clock = own.rebuild(own_leaves)
             found = self.steps.advanced(v, buffers, clock, (*given.rebuild(leaves), batch.share), state)
-            measures[:] = [Nest(found[4:]).bare()]
-            return Nest(found[:4]).leaves, Nest(found[4:]).leaves
+            measures[:] = [Nest(found[4:6]).bare()]
+            return Nest(found[:4]).leaves, Nest(found[4:6]).leaves
 
         return self.steps.guarded(self.backend.compile_over(function)), measures
 

@@ -27,7 +27,7 @@ from trellis.training.callbacks import Callback, Checkpoint, as_callbacks, looks
 from trellis.training.data import Batch, Place, call_arguments
 from trellis.training.history import History
 from trellis.training.progress import Progress
-from trellis.training.steps import Means, Moment, NonFiniteLoss, Steps, Window, inner, mode, non_finite, rate_of, window_for
+from trellis.training.steps import Means, Moment, NonFiniteLoss, Steps, Window, inner, mode, rate_of, window_for
 
 
 class Run:
@@ -46,7 +46,6 @@ class Run:
         self.means = Means(metrics=steps.metrics)
         self.seconds = 0.0
         self.key, self.rate = Key(settings["seed"]), rate_of(self.optimizer)
-        self.moment: Moment | None = None
         self._began_with: dict[str, Any] = {}
         self._about: Any = None  # the structure and shapes of the weights that the state of the optimizer is for
         self.watchers: list[Callback] = []  # the progress, the callbacks and the checkpoint
@@ -54,8 +53,8 @@ class Run:
 
     def _take_over(self) -> None:
         v, state = self.model.trainable_v, None
-        self.window: Window | None = window_for(self.steps, v, self.model.buffers)
-        if self.steps.compiles or self.window is not None:
+        self.window: Window | None = window_for(self.steps)
+        if (self.steps.compiles and not self.steps.consumes) or self.window is not None:
             about, state = [tree.structure(v), *(x.shape for x in tree.leaves(v))], self.optimizer.state
             if self.steps.left[0] is not state or self.steps.left[1] != about:  # it is not what the last fit left
                 first = self.optimizer.init(v)
@@ -121,7 +120,6 @@ class Run:
         self.settle()
         if not self.means.rows:
             raise ValueError(f"fit: data gave no batch with rows in epoch {self.epoch + 1}")
-        self.check()
         self.seconds = time.monotonic() - begun
         return True
 
@@ -134,7 +132,7 @@ class Run:
             return found.rows > 0
         if self.window.is_full:
             self.settle()
-        self.moment, stepped = None, self.window.step(self, batch)
+        stepped = self.window.step(self, batch)
         self.step += stepped
         return stepped
 
@@ -156,10 +154,16 @@ class Run:
 
     def _one_step(self, batch: Batch) -> None:
         moment = Moment(self.v, self.buffers, self.key, self.step, batch)
-        v, buffers, state, loss, measured = self.steps.train(moment, self.state)
+        v, buffers, state, loss, measured, finite = self.steps.train(moment, self.state)
+        about = f"fit: epoch {self.epoch + 1}, step {self.step + 1}: "
         if not math.isfinite(loss):
-            self._fail(f"step {self.step + 1}: the loss is {loss}; {self.steps.explain_loss(moment, self.moment)}")
-        self.v, self.buffers, self.state, self.moment = v, buffers, state, moment
+            raise NonFiniteLoss(f"{about}the loss is {loss}; {self.steps.explain_loss(moment)}")
+        if not finite:
+            why = self.steps.explain_parameters(v, moment)
+            raise NonFiniteLoss(f"{about}{why}. The model has the parameters from before that step")
+        self.v, self.buffers, self.state = v, buffers, state
+        if state is None and self.steps.consumes:  # else the model would keep those that it began with
+            self._assign()
         self.step += 1
         self._took(batch.rows, {"loss": loss, **measured})
 
@@ -167,18 +171,6 @@ class Run:
         self.loss = measured["loss"]
         self.history.losses.append(self.loss)
         self.means.add(rows, measured)
-
-    def check(self) -> None:
-        """Raise an error if the last step left a parameter that is not finite."""
-        self.settle()
-        if self.moment is not None and non_finite(self.v):  # a window has looked itself
-            self._fail(f"step {self.step}: {self.steps.explain_parameters(self.v, self.moment)}")
-
-    def _fail(self, what: str) -> None:
-        if self.moment is not None and non_finite(self.v):
-            self.v, self.buffers = self.moment.v, self.moment.buffers
-            what += ". The model has the parameters from before that step"
-        raise NonFiniteLoss(f"fit: epoch {self.epoch + 1}, {what}")
 
     def finish_epoch(self, validation: Source | None) -> None:
         row = {"epoch": self.epoch + 1, **self.means.values()}
@@ -334,7 +326,7 @@ class Trainer:
             raise TypeError(f"fit: loss is a {type(loss).__name__}; expected a function of outputs and targets: tl.cross_entropy")
         if isinstance(optimizer, type) and issubclass(optimizer, Optimizer):
             raise TypeError(f"fit: optimizer is the class {optimizer.__name__}; make one: tl.{optimizer.__name__}(1e-3)")
-        if optimizer is not None and not all(hasattr(optimizer, name) for name in ("init", "update", "step", "state")):
+        if optimizer is not None and not {"init", "update", "step", "state"} <= {*dir(optimizer)}:  # to read the state shares it
             raise TypeError(f"fit: optimizer is a {type(optimizer).__name__}; expected one such as tl.Adam(1e-3)")
 
 

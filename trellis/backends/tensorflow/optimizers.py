@@ -17,7 +17,7 @@ from trellis.core import tree
 _MOST_ARRAYS, _LEAST_ELEMENTS = 32, 2**16
 
 
-def compiled_update(function: Callable[..., Any]) -> Callable[..., Any]:
+def compiled_update(function: Callable[..., Any], donate_argnums: tuple[int, ...]) -> Callable[..., Any]:
     eager: dict[Any, Callable[[list[Any]], Any]] = {}
     in_graph: dict[bool, Any] = {}
 
