@@ -245,7 +245,7 @@ class Steps:
 
     def explain_parameters(self, v: Any, moment: Moment) -> str:
         """The same for a step with a finite loss that left non-finite parameters."""
-        spoilt = non_finite(self.gradients(moment)[1])
+        spoilt = non_finite(self.give(self.gradients(moment)[1]))
         cause = f"the gradient of {_some(spoilt)} was non-finite" if spoilt else "the gradient was finite, the update too large"
         return f"the parameter {_some(non_finite(self.give(v)))} became non-finite: {cause}"
 
