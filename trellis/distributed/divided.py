@@ -104,10 +104,9 @@ class DividedSteps(ProcessSteps):
         return loss, measured, grads if factor == 1.0 else tree.map(lambda g: multiply(g, factor), grads)
 
     def _norm(self, grads: Container) -> float:
-        total = torch.zeros((), dtype=torch.float64)
-        for path, x in grads.to_flat_dict().items():
-            if self._is_first_with(self._spec(path, x)):
-                total += x._data.double().square().sum()
+        flat = grads.to_flat_dict().items()
+        own = [x._data.double().square().sum() for path, x in flat if self._is_first_with(self._spec(path, x))]
+        total = sum(own, torch.zeros((), dtype=torch.float64))
         return math.sqrt(float(reduce_arrays(self.group, [total], "sum")[0]))
 
     def total(self, v: Any) -> Any:

@@ -10,6 +10,7 @@ import itertools
 from collections.abc import Callable, Mapping
 from typing import Any, Unpack
 
+from trellis import ops as tl
 from trellis.composites.support import full
 from trellis.core.array import Array
 from trellis.core.typing import AnyArray
@@ -17,10 +18,6 @@ from trellis.nn.building import Options
 from trellis.nn.layer import Layer, initial, probability, size
 from trellis.nn.torch_names import RECURRENT, SAME, Row
 from trellis.ops.arguments import choice
-from trellis.ops.attention import dropout
-from trellis.ops.creation import zeros_like
-from trellis.ops.elementwise import add
-from trellis.ops.manipulation import concat, expand_dims, flip, squeeze, stack
 from trellis.ops.recurrent import gru_update, lstm_update, rnn_update
 
 __all__ = ["GRU", "GRUCell", "LSTM", "LSTMCell", "RNN", "RNNCell"]
@@ -70,8 +67,8 @@ class Recurrence(Layer):
         batch = tuple(n for axis, n in enumerate(x.shape[:-1]) if axis != time_axis % x.ndim)
         if None not in batch:
             return Array(full(x._data, (*batch, self.output_channels), 0, x.dtype))
-        first = squeeze(x[(slice(None),) * (time_axis % x.ndim) + (slice(0, 1), ..., slice(0, 1))], time_axis)
-        return add(zeros_like(first), Array(full(x._data, (self.output_channels,), 0, x.dtype)))
+        first = tl.squeeze(x[(slice(None),) * (time_axis % x.ndim) + (slice(0, 1), ..., slice(0, 1))], time_axis)
+        return tl.add(tl.zeros_like(first), Array(full(x._data, (self.output_channels,), 0, x.dtype)))
 
 
 class RecurrentNetwork(Recurrence):
@@ -110,20 +107,20 @@ class RecurrentNetwork(Recurrence):
         ends: list[tuple[Any, ...]] = []
         for i in range(self.num_layers):
             if i and self.dropout and self.training:
-                x = dropout(x, self.dropout, seed=self.next_seed())
+                x = tl.dropout(x, self.dropout, seed=self.next_seed())
             outputs = []
             for direction in self._directions():
-                given = flip(x, axis=axis) if direction else x
+                given = tl.flip(x, axis=axis) if direction else x
                 every, last = self._run(given, starts[len(ends)], getattr(self, f"layer{i}{direction}"), self.time_major)
-                outputs.append(flip(every, axis=axis) if direction else every)
+                outputs.append(tl.flip(every, axis=axis) if direction else every)
                 ends.append(last)
-            x = outputs[0] if len(outputs) == 1 else concat(outputs, axis=-1)
+            x = outputs[0] if len(outputs) == 1 else tl.concat(outputs, axis=-1)
         if not self.return_sequence:
             lasts = [last[0] for last in ends[-len(self._directions()) :]]
-            x = lasts[0] if len(lasts) == 1 else concat(lasts, axis=-1)
+            x = lasts[0] if len(lasts) == 1 else tl.concat(lasts, axis=-1)
         if not self.return_state:
             return x
-        states = tuple(stack(rows, axis=0) for rows in zip(*ends))
+        states = tuple(tl.stack(rows, axis=0) for rows in zip(*ends))
         return x, states if self.states > 1 else states[0]
 
     def _starts(self, x: AnyArray, state: Any, axis: int) -> list[tuple[Any, ...]]:
@@ -191,7 +188,7 @@ class Cell(Recurrence):
         return self._layer(self.input_channels, device, dtype)
 
     def forward(self, x: AnyArray, state: Any = None) -> Any:
-        x = expand_dims(x, -2)
+        x = tl.expand_dims(x, -2)
         given = (self._zeros(x, -2),) * self.states if state is None else state if self.states > 1 else (state,)
         _, last = self._run(x, tuple(given), self.__dict__, False)
         return last if self.states > 1 else last[0]

@@ -9,6 +9,7 @@ from trellis.nn.building import Options
 import itertools
 from collections.abc import Callable, Mapping
 from typing import Any, Unpack
+from trellis import ops as tl
 from trellis.composites.support import full
 from trellis.core.array import Array
 from trellis.core.typing import AnyArray
@@ -16,10 +17,6 @@ from trellis.nn.building import Options
 from trellis.nn.layer import Layer, initial, probability, size
 from trellis.nn.torch_names import RECURRENT, SAME, Row
 from trellis.ops.arguments import choice
-from trellis.ops.attention import dropout
-from trellis.ops.creation import zeros_like
-from trellis.ops.elementwise import add
-from trellis.ops.manipulation import concat, expand_dims, flip, squeeze, stack
 from trellis.ops.recurrent import gru_update, lstm_update, rnn_update
 __all__ = ['GRU', 'GRUCell', 'LSTM', 'LSTMCell', 'RNN', 'RNNCell']
 

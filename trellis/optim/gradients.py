@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from trellis import ops as tl
 from trellis.core import dtypes, tree
 from trellis.core.dispatch import interpreters
-from trellis.ops.conversion import astype
-from trellis.ops.elementwise import abs, add, clip, divide, multiply, sqrt, square
-from trellis.ops.reduction import sum as sum_of
-from trellis.ops.searching import where
 
 __all__ = ["clip_by_global_norm", "clip_by_value", "global_norm"]
 
@@ -23,12 +20,12 @@ def global_norm(grads: Any, /) -> Any:
     """
     total: Any = None
     for g in tree.leaves(grads):
-        g = abs(g) if dtype_of(g).kind == "c" else g
-        part = sum_of(square(astype(g, wide(dtype_of(g)), copy=False)))
-        total = part if total is None else add(total, part)
+        g = tl.abs(g) if dtype_of(g).kind == "c" else g
+        part = tl.sum(tl.square(tl.astype(g, wide(dtype_of(g)), copy=False)))
+        total = part if total is None else tl.add(total, part)
     if total is None:
         raise ValueError("global_norm: there is no array in the gradients")
-    return sqrt(total)
+    return tl.sqrt(total)
 
 
 def clip_by_global_norm(grads: Any, max_norm: float, /) -> Any:
@@ -40,8 +37,10 @@ def clip_by_global_norm(grads: Any, max_norm: float, /) -> Any:
     """
     positive("clip_by_global_norm", "max_norm", max_norm)
     norm = global_norm(grads)
-    scale = where(norm > max_norm, divide(max_norm, norm), 1.0)
-    return tree.map(lambda g: astype(multiply(g, astype(scale, wide(dtype_of(g)), copy=False)), dtype_of(g), copy=False), grads)
+    scale = tl.where(norm > max_norm, tl.divide(max_norm, norm), 1.0)
+    return tree.map(
+        lambda g: tl.astype(tl.multiply(g, tl.astype(scale, wide(dtype_of(g)), copy=False)), dtype_of(g), copy=False), grads
+    )
 
 
 def clip_by_value(grads: Any, limit: float, /) -> Any:
@@ -52,7 +51,7 @@ def clip_by_value(grads: Any, limit: float, /) -> Any:
     Array([ 1. , -0.5], dtype=float32, backend='numpy', device='cpu')
     """
     positive("clip_by_value", "limit", limit)
-    return tree.map(lambda g: clip(g, -limit, limit), grads)
+    return tree.map(lambda g: tl.clip(g, -limit, limit), grads)
 
 
 def positive(name: str, argument: str, value: Any) -> None:

@@ -5,11 +5,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from trellis import ops as tl
 from trellis.core.array import Array
-from trellis.ops.elementwise import abs, add, divide, expm1, maximum, minimum, multiply, sign, sqrt, square
-from trellis.ops.linalg import vector_norm
-from trellis.ops.reduction import mean
-from trellis.ops.searching import where
 from trellis.optim.engine import IN_RULE, IN_WEIGHTS, Optimizer, Slots
 from trellis.optim.schedules import Rate
 
@@ -29,7 +26,7 @@ def _correction(beta: float, step: Any) -> Any:
     """1 - beta ** step; for an array by expm1, which is exact in float32 too."""
     if not isinstance(step, Array):
         return 1.0 - beta**step
-    return -expm1(step * math.log(beta)) if beta else 1.0
+    return -tl.expm1(step * math.log(beta)) if beta else 1.0
 
 
 class SGD(Optimizer, keeps={"velocity": "momentum"}, kernel="fused_sgd"):
@@ -56,7 +53,7 @@ class SGD(Optimizer, keeps={"velocity": "momentum"}, kernel="fused_sgd"):
 
 
 def _is_first(step: Any) -> Any:
-    return where(step == 1, step, 0.0 * step) if isinstance(step, Array) else float(step == 1)
+    return tl.where(step == 1, step, 0.0 * step) if isinstance(step, Array) else float(step == 1)
 
 
 class _Moments(Optimizer, keeps=("mean", "square")):
@@ -68,7 +65,7 @@ class _Moments(Optimizer, keeps=("mean", "square")):
 
     def moments(self, g: Array, slots: Slots) -> tuple[Array, Array]:
         # as torch's kernels do: a square that overflowed once stays infinite, and its weight stays as it is
-        return _average(slots[0], g, self.beta1), self.beta2 * slots[1] + (1.0 - self.beta2) * square(g)
+        return _average(slots[0], g, self.beta1), self.beta2 * slots[1] + (1.0 - self.beta2) * tl.square(g)
 
     def corrections(self, step: Any) -> tuple[Any, Any]:
         return _correction(self.beta1, step), _correction(self.beta2, step)
@@ -86,11 +83,11 @@ class Adam(_Moments, keeps={"mean": "", "square": "", "largest": "amsgrad"}, ker
 
     def rule(self, w: Array, g: Array, slots: Slots, lr: Any, step: Any, decay: float) -> Change:
         first, second = self.moments(g, slots)
-        new = (first, second, maximum(slots[2], second)) if self.amsgrad else (first, second)
+        new = (first, second, tl.maximum(slots[2], second)) if self.amsgrad else (first, second)
         first_correction, second_correction = self.corrections(step)
         # root * m / (sqrt(v) + root * epsilon) is m / (sqrt(v) / root + epsilon) with one pass less
         root = second_correction**0.5
-        return root * lr / first_correction * first / (sqrt(new[-1]) + root * self.epsilon), new
+        return root * lr / first_correction * first / (tl.sqrt(new[-1]) + root * self.epsilon), new
 
     def kernel_options(self) -> dict[str, Any] | None:
         decoupled = self._decays == IN_WEIGHTS
@@ -121,7 +118,7 @@ class Adamax(_Moments, keeps=("mean", "largest")):
     lr: Rate = 2e-3
 
     def rule(self, w: Array, g: Array, slots: Slots, lr: Any, step: Any, decay: float) -> Change:
-        first, largest = _average(slots[0], g, self.beta1), maximum(self.beta2 * slots[1], abs(g) + self.epsilon)
+        first, largest = _average(slots[0], g, self.beta1), tl.maximum(self.beta2 * slots[1], tl.abs(g) + self.epsilon)
         return lr / _correction(self.beta1, step) * first / largest, (first, largest)
 
 
@@ -143,7 +140,7 @@ class NAdam(_Moments, keeps=("mean", "square", "product")):
     def rule(self, w: Array, g: Array, slots: Slots, lr: Any, step: Any, decay: float) -> Change:
         now, following = (self.beta1 * (1.0 - 0.5 * 0.96 ** (t * self.momentum_decay)) for t in (step, step + 1))
         (first, second), product = self.moments(g, slots), slots[2] * now
-        root = sqrt(second / _correction(self.beta2, step)) + self.epsilon
+        root = tl.sqrt(second / _correction(self.beta2, step)) + self.epsilon
         ahead = (1.0 - now) / (1.0 - product) * g + following / (1.0 - product * following) * first
         return lr * ahead / root, (first, second, product)
 
@@ -160,10 +157,10 @@ class RAdam(_Moments):
         first, second = self.moments(g, slots)
         longest = 2.0 / (1.0 - self.beta2) - 1.0
         length = _length(self.beta2, longest, step)
-        known = maximum(length, 5.0) if isinstance(length, Array) else max(length, 5.0)
+        known = tl.maximum(length, 5.0) if isinstance(length, Array) else max(length, 5.0)
         rectified = ((known - 4.0) * (known - 2.0) * longest / ((longest - 4.0) * (longest - 2.0) * known)) ** 0.5
-        adapted = rectified * _correction(self.beta2, step) ** 0.5 / (sqrt(second) + self.epsilon)
-        enough = where(length > 5.0, adapted, 1.0) if isinstance(length, Array) else adapted if length > 5.0 else 1.0
+        adapted = rectified * _correction(self.beta2, step) ** 0.5 / (tl.sqrt(second) + self.epsilon)
+        enough = tl.where(length > 5.0, adapted, 1.0) if isinstance(length, Array) else adapted if length > 5.0 else 1.0
         return lr / _correction(self.beta1, step) * first * enough, (first, second)
 
 
@@ -177,9 +174,11 @@ def _length(beta: float, longest: float, step: Any) -> Any:
         return longest - 2.0 * step * beta**step / (1.0 - beta**step)
     rate = -math.log(beta)
     x = step * rate
-    few = minimum(x, 1.0) ** 2
+    few = tl.minimum(x, 1.0) ** 2
     series = few * (1 / 12 - few * (1 / 720 - few * (1 / 30240 - few / 1209600)))
-    return where(x < 1.0, (longest - 2.0 / rate) + (step - 2.0 / rate * series), longest - 2.0 * step / expm1(maximum(x, 1.0)))
+    return tl.where(
+        x < 1.0, (longest - 2.0 / rate) + (step - 2.0 / rate * series), longest - 2.0 * step / tl.expm1(tl.maximum(x, 1.0))
+    )
 
 
 class Adagrad(Optimizer, keeps=("total",)):
@@ -199,8 +198,8 @@ class Adagrad(Optimizer, keeps=("total",)):
         return [(shape, self.initial_accumulator)]
 
     def rule(self, w: Array, g: Array, slots: Slots, lr: Any, step: Any, decay: float) -> Change:
-        total = slots[0] + square(g)
-        return lr / (1.0 + (step - 1) * self.lr_decay) * g / (sqrt(total) + self.epsilon), (total,)
+        total = slots[0] + tl.square(g)
+        return lr / (1.0 + (step - 1) * self.lr_decay) * g / (tl.sqrt(total) + self.epsilon), (total,)
 
 
 class Adadelta(Optimizer, keeps=("square", "change")):
@@ -216,9 +215,9 @@ class Adadelta(Optimizer, keeps=("square", "change")):
     epsilon: float = 1e-6
 
     def rule(self, w: Array, g: Array, slots: Slots, lr: Any, step: Any, decay: float) -> Change:
-        second = _average(slots[0], square(g), self.rho)
-        change = sqrt(slots[1] + self.epsilon) / sqrt(second + self.epsilon) * g
-        return lr * change, (second, _average(slots[1], square(change), self.rho))
+        second = _average(slots[0], tl.square(g), self.rho)
+        change = tl.sqrt(slots[1] + self.epsilon) / tl.sqrt(second + self.epsilon) * g
+        return lr * change, (second, _average(slots[1], tl.square(change), self.rho))
 
 
 class RMSprop(Optimizer, keeps={"square": "", "mean": "centered", "velocity": "momentum"}):
@@ -236,12 +235,12 @@ class RMSprop(Optimizer, keeps={"square": "", "mean": "centered", "velocity": "m
     centered: bool = False
 
     def rule(self, w: Array, g: Array, slots: Slots, lr: Any, step: Any, decay: float) -> Change:
-        new = [_average(slots[0], square(g), self.alpha)]
+        new = [_average(slots[0], tl.square(g), self.alpha)]
         variance = new[0]
         if self.centered:
             new.append(_average(slots[1], g, self.alpha))
-            variance = new[0] - square(new[1])
-        change = g / (sqrt(variance) + self.epsilon)
+            variance = new[0] - tl.square(new[1])
+        change = g / (tl.sqrt(variance) + self.epsilon)
         if self.momentum:
             change = self.momentum * slots[-1] + change
             new.append(change)
@@ -253,11 +252,11 @@ def _trusted(w: Array, change: Array, coefficient: float, epsilon: float, larges
 
     The norms stay native arrays: these many ops on single numbers take a fifth less time without the Array around them.
     """
-    size, length = vector_norm(w._data), vector_norm(change._data)
+    size, length = tl.linalg.vector_norm(w._data), tl.linalg.vector_norm(change._data)
     usable = (size > 0) & (length > 0)
-    wanted = size if coefficient == 1 else multiply(size, coefficient)
-    ratio = where(usable, divide(wanted, where(usable, add(length, epsilon) if epsilon else length, 1.0)), 1.0)
-    return change * Array(ratio if largest is None else minimum(ratio, largest))
+    wanted = size if coefficient == 1 else tl.multiply(size, coefficient)
+    ratio = tl.where(usable, tl.divide(wanted, tl.where(usable, tl.add(length, epsilon) if epsilon else length, 1.0)), 1.0)
+    return change * Array(ratio if largest is None else tl.minimum(ratio, largest))
 
 
 class LARS(Optimizer, keeps=("velocity",)):
@@ -296,7 +295,7 @@ class LAMB(_Moments, decays=IN_RULE):
     def rule(self, w: Array, g: Array, slots: Slots, lr: Any, step: Any, decay: float) -> Change:
         first, second = self.moments(g, slots)
         first_correction, second_correction = self.corrections(step)
-        change = first / first_correction / (sqrt(second / second_correction) + self.epsilon)
+        change = first / first_correction / (tl.sqrt(second / second_correction) + self.epsilon)
         return lr * _trusted(w, change + decay * w if decay else change, 1.0, 0.0, self.max_trust_ratio), (first, second)
 
 
@@ -313,7 +312,7 @@ class Lion(Optimizer, keeps=("mean",), decays=IN_WEIGHTS):
     beta2: float = 0.99
 
     def rule(self, w: Array, g: Array, slots: Slots, lr: Any, step: Any, decay: float) -> Change:
-        return lr * sign(_average(slots[0], g, self.beta1)), (_average(slots[0], g, self.beta2),)
+        return lr * tl.sign(_average(slots[0], g, self.beta1)), (_average(slots[0], g, self.beta2),)
 
 
 class Adafactor(Optimizer, keeps=("row", "column"), decays=IN_WEIGHTS):
@@ -342,15 +341,15 @@ class Adafactor(Optimizer, keeps=("row", "column"), decays=IN_WEIGHTS):
     def rule(self, w: Array, g: Array, slots: Slots, lr: Any, step: Any, decay: float) -> Change:
         smallest = (2.0**-52 if w.dtype.bits == 64 else 2.0**-23) if self.epsilon1 is None else self.epsilon1
         keep = 1.0 - step**-self.decay_rate
-        squared = square(g)
+        squared = tl.square(g)
         row, column = slots
         if w.ndim < 2:
             row = variance = _average(row, squared, keep)
         else:
-            row = _average(row, mean(squared, axis=-1, keepdims=True), keep)
-            column = _average(column, mean(squared, axis=-2, keepdims=True), keep)
-            variance = row * column / maximum(mean(row, axis=-2, keepdims=True), smallest)
-        change = g / sqrt(maximum(variance, smallest**2))
-        bound = minimum(lr, step**-0.5) if isinstance(step, Array) else min(lr, step**-0.5)
-        size = maximum(sqrt(mean(square(w))), self.epsilon2) * bound
-        return size / maximum(sqrt(mean(square(change))) / self.threshold, 1.0) * change, (row, column)
+            row = _average(row, tl.mean(squared, axis=-1, keepdims=True), keep)
+            column = _average(column, tl.mean(squared, axis=-2, keepdims=True), keep)
+            variance = row * column / tl.maximum(tl.mean(row, axis=-2, keepdims=True), smallest)
+        change = g / tl.sqrt(tl.maximum(variance, smallest**2))
+        bound = tl.minimum(lr, step**-0.5) if isinstance(step, Array) else min(lr, step**-0.5)
+        size = tl.maximum(tl.sqrt(tl.mean(tl.square(w))), self.epsilon2) * bound
+        return size / tl.maximum(tl.sqrt(tl.mean(tl.square(change))) / self.threshold, 1.0) * change, (row, column)

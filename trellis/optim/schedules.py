@@ -12,11 +12,9 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from trellis import ops as tl
 from trellis.core import dtypes
 from trellis.core.array import Array
-from trellis.ops import elementwise
-from trellis.ops.conversion import astype
-from trellis.ops.searching import where
 
 __all__ = [
     "constant_schedule", "cosine_schedule", "exponential_schedule", "linear_schedule", "one_cycle_schedule", "piecewise_schedule",
@@ -201,7 +199,7 @@ class _of_steps:
         if isinstance(step, (int, float)):
             return self.function(step)
         x = step if isinstance(step, Array) else Array(step)
-        found = self.function(x if x.dtype.kind == "f" else astype(x, dtypes.float32))
+        found = self.function(x if x.dtype.kind == "f" else tl.astype(x, dtypes.float32))
         return found if isinstance(step, Array) or not isinstance(found, Array) else found._data
 
     def __repr__(self) -> str:
@@ -225,9 +223,9 @@ def _either(of_array: Callable[..., Any], of_number: Callable[..., Any]) -> Call
     return lambda *args: (of_array if any(isinstance(x, Array) for x in args) else of_number)(*args)
 
 
-_minimum, _maximum = _either(elementwise.minimum, min), _either(elementwise.maximum, max)
-_floor, _power, _cos = _either(elementwise.floor, math.floor), _either(elementwise.pow, pow), _either(elementwise.cos, math.cos)
-_choose = _either(where, lambda condition, first, second: first if condition else second)
+_minimum, _maximum = _either(tl.minimum, min), _either(tl.maximum, max)
+_floor, _power, _cos = _either(tl.floor, math.floor), _either(tl.pow, pow), _either(tl.cos, math.cos)
+_choose = _either(tl.where, lambda condition, first, second: first if condition else second)
 
 
 def _along_line(start: float, end: float, share: Any) -> Any:

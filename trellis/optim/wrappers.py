@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
+from trellis import ops as tl
 from trellis.core import dtypes, tree
 from trellis.core.array import Array
 from trellis.core.container import Container
 from trellis.core.dispatch import interpreters, load
 from trellis.core.leaves import MixedNest, backend_of, device_of, unwrap
-from trellis.ops.conversion import astype, stop_gradient
-from trellis.ops.elementwise import add, multiply, subtract
-from trellis.ops.searching import where
 from trellis.optim.engine import Optimizer, check_keys, fitted
 from trellis.optim.gradients import dtype_of, wide
 from trellis.optim.schedules import whole_number
@@ -60,7 +58,7 @@ def _next(count: Any) -> tuple[Any, int | None]:
     """count + 1 as an array, and as a Python number if its value is known."""
     native = unwrap(count)
     backend = interpreters[type(native)]
-    return add(count, 1), None if backend.is_traced(native) else int(load(backend.name).item(native)) + 1
+    return tl.add(count, 1), None if backend.is_traced(native) else int(load(backend.name).item(native)) + 1
 
 
 def accumulate(optimizer: Optimizer, steps: int, /) -> Accumulated:
@@ -91,18 +89,18 @@ class Accumulated(Stateful):
     def update(self, v: Any, grads: Any, state: Any) -> tuple[Any, Container]:
         """New weights and new state."""
         share = 1.0 / self.steps
-        parts = tree.map(lambda w, g: multiply(astype(g, wide(dtype_of(g)), copy=False), share), v, grads)
-        total = tree.unflatten(tree.structure(v), [add(t, g) for t, g in zip(tree.leaves(state["total"]), tree.leaves(parts))])
+        parts = tree.map(lambda w, g: tl.multiply(tl.astype(g, wide(dtype_of(g)), copy=False), share), v, grads)
+        total = tree.unflatten(tree.structure(v), [tl.add(t, g) for t, g in zip(tree.leaves(state["total"]), tree.leaves(parts))])
         count, number = _next(state["count"])
         if number is not None and number < self.steps:
             return v, Container(count=count, total=total, optimizer=state["optimizer"])
         new_v, inner = self.optimizer.update(v, total, state["optimizer"])
-        done = Container(count=multiply(count, 0), total=tree.map(_zeros, v), optimizer=inner)
+        done = Container(count=tl.multiply(count, 0), total=tree.map(_zeros, v), optimizer=inner)
         if number is not None:
             return new_v, done
         due = count == self.steps
         waiting = Container(count=count, total=total, optimizer=state["optimizer"])
-        return tree.map(lambda a, b: where(due, a, b), (new_v, done), (v, waiting))
+        return tree.map(lambda a, b: tl.where(due, a, b), (new_v, done), (v, waiting))
 
     def step(self, v: Any, grads: Any) -> Any:
         """The new weights; `v` itself at a call that only adds up gradients."""
@@ -112,11 +110,11 @@ class Accumulated(Stateful):
 
 
 def constant(nest: Any) -> Any:
-    return tree.map(lambda x: stop_gradient(x, preserve_type=False), nest)
+    return tree.map(lambda x: tl.stop_gradient(x, preserve_type=False), nest)
 
 
 def _zeros(w: Any) -> Any:
-    return multiply(astype(w, wide(dtype_of(w))), 0.0)
+    return tl.multiply(tl.astype(w, wide(dtype_of(w))), 0.0)
 
 
 class EMA(Stateful):
@@ -143,7 +141,7 @@ class EMA(Stateful):
 
     def init(self, v: Any) -> Container:
         """The state before the first step: the average is `v`."""
-        return Container(step=zero_count(v), average=tree.map(lambda w: astype(w, wide(dtype_of(w))), v))
+        return Container(step=zero_count(v), average=tree.map(lambda w: tl.astype(w, wide(dtype_of(w))), v))
 
     def update(self, v: Any, state: Any) -> Container:
         """The state with `v` in its average; pure."""
@@ -152,8 +150,8 @@ class EMA(Stateful):
         if self.warmup and number is not None:
             share = max(share, 9.0 / (9.0 + number))
         elif self.warmup:
-            early = 9.0 / (9.0 + astype(step, dtypes.float32))
-            share = where(early > share, early, share)
+            early = 9.0 / (9.0 + tl.astype(step, dtypes.float32))
+            share = tl.where(early > share, early, share)
         leaves, treedef = tree.flatten(v)
         average = [_toward(a, w, share) for a, w in zip(tree.leaves(state["average"]), leaves)]
         return Container(step=step, average=tree.unflatten(treedef, average))
@@ -169,5 +167,5 @@ class EMA(Stateful):
 
 def _toward(average: Any, w: Any, share: Any) -> Any:
     dtype = dtype_of(average)
-    share = share if isinstance(share, float) else astype(share, dtype, copy=False)
-    return add(average, multiply(subtract(astype(w, dtype, copy=False), average), share))
+    share = share if isinstance(share, float) else tl.astype(share, dtype, copy=False)
+    return tl.add(average, tl.multiply(tl.subtract(tl.astype(w, dtype, copy=False), average), share))

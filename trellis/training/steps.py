@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from trellis import ops as tl
 from trellis.core import dtypes, tree
 from trellis.core.array import Array
 from trellis.core.container import Container
@@ -30,10 +31,6 @@ from trellis.nn.module import Module
 from trellis.nn.saving import save
 from trellis.nn.structure import KINDS, MODULE, Binding, gather, items, members, modules
 from trellis.nn.tracking import Tracker
-from trellis.ops.comparison import isfinite
-from trellis.ops.conversion import astype, to_numpy
-from trellis.ops.manipulation import concat
-from trellis.ops.reduction import all as all_of, mean, sum as sum_of
 from trellis.optim.engine import Optimizer
 from trellis.random.keys import Key, fold_in
 from trellis.training.data import Batch, Place
@@ -132,7 +129,7 @@ class Steps:
             v, state = self._updated(moment.v, v, state, float(loss))
             total = self.total(v)
         finite = math.isfinite(float(total)) or not non_finite(self.give(v))
-        return v, buffers, state, float(loss), tree.map(to_numpy, measured), finite
+        return v, buffers, state, float(loss), tree.map(tl.to_numpy, measured), finite
 
     def _updated(self, v: Any, grads: list[Any], state: Any, loss: float) -> tuple[Any, Any]:
         """New parameters and state; a loss that is not finite changes nothing. The gradients leave the list."""
@@ -145,7 +142,7 @@ class Steps:
     def total(self, v: Any) -> Any:
         """A sum over all numbers of the parameters: finite if they are, unless it overflows."""
         natives = [x._data for x in tree.leaves(v)]
-        return sum([float(np.vdot(x, x)) if type(x) is np.ndarray else sum_of(Array(x)) for x in natives])
+        return sum([float(np.vdot(x, x)) if type(x) is np.ndarray else tl.sum(Array(x)) for x in natives])
 
     def clock(self, rate: float | None, seed: Key, step: int) -> list[Array]:
         """The learning rate, words of the seed, and the number of the step, which the compiled step counts on."""
@@ -207,7 +204,7 @@ class Steps:
             for batch in map(self.place.to_batch, batches):
                 if batch.rows:
                     loss, measured = self._measure(v, buffers, batch[:3])
-                    means.add(batch.rows, {"loss": float(loss), **tree.map(to_numpy, measured)})
+                    means.add(batch.rows, {"loss": float(loss), **tree.map(tl.to_numpy, measured)})
         return means.values()
 
     def predict(self, v: Any, buffers: Any, batches: Iterable[Any]) -> Any:
@@ -216,7 +213,7 @@ class Steps:
             found = [self._outputs(v, buffers, batch[:2]) for batch in map(self.place.to_batch, batches) if batch.rows]
         if not found:
             raise ValueError("predict: data gave no batch with rows")
-        return tree.map(lambda *parts: concat(parts, axis=0), *found)
+        return tree.map(lambda *parts: tl.concat(parts, axis=0), *found)
 
     def _apply(self, v: Any, buffers: Any, batch: Any) -> Any:
         return self.call(v, buffers, *batch[:2])[0]
@@ -291,7 +288,7 @@ def _at_rate(optimizer: Any, rate: Any) -> Any:
 
 def _average(x: Any) -> Any:
     x = x if isinstance(x, Array) else Array(x)
-    return mean(x if x.dtype.kind == "f" else astype(x, dtypes.float32))
+    return tl.mean(x if x.dtype.kind == "f" else tl.astype(x, dtypes.float32))
 
 
 def _some(paths: list[str]) -> str:
@@ -302,7 +299,7 @@ def non_finite(nest: Any) -> list[str]:
     """The paths of the floating-point arrays with NaN or infinity in them; of a model's parameters in the order of its layers."""
     found = nest.to_flat_dict().items() if isinstance(nest, Container) else tree.leaves_with_paths(nest)
     arrays = [(path, x) for path, x in found if isinstance(x, Array) and x.dtype.kind == "f"]
-    return [path for path, x in arrays if not bool(all_of(isfinite(x)))]
+    return [path for path, x in arrays if not bool(tl.all(tl.isfinite(x)))]
 
 
 @contextlib.contextmanager
@@ -434,10 +431,10 @@ class Window:
             loss = float(item(leaves[0]))
             if not math.isfinite(loss):
                 return None
-            measured = tree.map(to_numpy, nest.rebuild(leaves)[1]) if len(leaves) > 1 else {}
+            measured = tree.map(tl.to_numpy, nest.rebuild(leaves)[1]) if len(leaves) > 1 else {}
             found.append((rows, {"loss": loss, **measured}))
         kept = self.nest.rebuild(self.backend.copies(self.now()))
-        if not all(np.isfinite(to_numpy(x)).all() for x in tree.leaves(kept[0])):
+        if not all(np.isfinite(tl.to_numpy(x)).all() for x in tree.leaves(kept[0])):
             return None
         self.begun = kept[:3]
         return found
