@@ -26,7 +26,7 @@ GROUPS: dict[str, tuple[str, tuple[str, ...]]] = {
     "transforms": (
         "Gradients, control flow and compiling",
         (
-            "transforms.gradients", "transforms.recomputation", "transforms.control", "transforms.recurrence", "transforms.vmap",
+            "transforms.gradients", "transforms.recomputation", "transforms.control", "transforms.vmap",
             "transforms.compile",
         ),
     ),

@@ -1,16 +1,21 @@
-"""`vmap` on NumPy: gradients in both orders, nesting, Python decisions, draws, and what belongs to the caller."""
+"""`vmap` on NumPy: which ops have a batching rule, gradients in both orders, nesting, Python decisions, draws, and what belongs
+to the caller. `test_vmap_of_ops.py` compares each op with a loop.
+"""
 
 from __future__ import annotations
 
+import inspect
+import itertools
 from collections.abc import Callable
 from typing import Any
 
 import gradient_cases
 import numpy as np
 import pytest
-from test_vmap_of_ops import stacked
+from test_vmap_of_ops import CASES, stacked
 
 import trellis as tl
+from trellis.backends.numpy import batch, control
 from trellis.core.tree import leaves
 
 X = np.random.default_rng(5).normal(size=(4, 3))
@@ -22,6 +27,62 @@ def close(found: Any, expected: Any) -> None:
     assert found.shape == expected.shape
     assert found.dtype == expected.dtype
     np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-8)
+
+
+# ---- what has no batching rule -------------------------------------------------------------------------------------------------
+class Record:
+    """The ops that ran on one element after the other, and how often a whole function did."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.ops: set[str] = set()
+        self.loops = 0
+        one_by_one, loop = batch.one_by_one, control.loop
+
+        def op(function: Any, *args: Any) -> Any:
+            self.ops.add(inspect.getclosurevars(function.func).nonlocals["op"])
+            return one_by_one(function, *args)
+
+        def whole(*args: Any) -> Any:
+            self.loops += 1
+            return loop(*args)
+
+        monkeypatch.setattr(batch, "one_by_one", op)
+        monkeypatch.setattr(control, "loop", whole)
+
+
+@pytest.fixture
+def record(monkeypatch: pytest.MonkeyPatch) -> Record:
+    return Record(monkeypatch)
+
+
+# Joins and positions of flattened arrays, counts, positions in an order of each element's own, sums of groups.
+ONE_BY_ONE = {
+    "argmax", "argmin", "bincount", "concat", "roll", "searchsorted", "segment_max", "segment_min", "segment_sum",
+}  # fmt: skip
+# cases whose functions run as a whole on each element: rules of gradients that look at values
+LOOPED_GRADIENTS = {"digamma", "digamma:other", "histogram:density", "i0", "i0:other"}
+
+
+def test_the_ops_that_run_one_by_one(record: Record) -> None:
+    looped = set()
+    for name, (run, arrays) in CASES.items():
+        record.loops = 0
+        tl.vmap(lambda *operands, run=run: tuple(leaves(run(*operands))))(*(stacked(np.asarray(a)) for a in arrays))
+        looped |= {name} if record.loops else set()
+    assert record.ops == ONE_BY_ONE
+    assert looped == set()
+
+
+def test_the_gradients_that_run_one_by_one(record: Record) -> None:
+    looped = set()
+    for case in _DIFFERENTIABLE:
+        record.loops, loss, which = 0, _loss(case), tuple(range(len(case.positions)))
+        batches = [stacked(case.arrays[p]) for p in case.positions]
+        tl.vmap(tl.grad(loss, which))(*batches)
+        tl.grad(lambda *given, loss=loss: tl.sum(tl.vmap(loss)(*given)), which)(*batches)
+        looped |= {case.name} if record.loops else set()
+    assert record.ops <= ONE_BY_ONE
+    assert looped == LOOPED_GRADIENTS
 
 
 # ---- gradients -----------------------------------------------------------------------------------------------------------------
@@ -91,6 +152,93 @@ def test_custom_gradients_of_batches() -> None:
     close(tl.grad(lambda x: tl.sum(tl.vmap(lambda row: tl.sum(product(row, x)))(X)))(W[0]), X.sum(0) * 3.0)
 
 
+# ---- operands with and without a batch axis ------------------------------------------------------------------------------------
+def by_hand(function: Callable[..., Any], operands: Any, axes: Any) -> Any:
+    size = next(x.shape[axis] for x, axis in zip(operands, axes) if axis is not None)
+    rows = [[x if a is None else np.take(x, i, a) for x, a in zip(operands, axes)] for i in range(size)]
+    return np.stack([function(*row) for row in rows])
+
+
+def in_every_way(function: Callable[..., Any], *shapes: tuple[int, ...], integers: tuple[int, ...] = ()) -> None:
+    """With each choice of operands that have a batch axis, in front or behind."""
+    rng = np.random.default_rng(8)
+    for axes in itertools.product((None, 0, -1), repeat=len(shapes)):
+        if set(axes) != {None}:
+            operands = []
+            for i, (shape, axis) in enumerate(zip(shapes, axes)):
+                full = shape if axis is None else (4, *shape) if axis == 0 else (*shape, 4)
+                operands.append(rng.integers(-2, 2, full) if i in integers else rng.normal(size=full))
+            close(tl.vmap(function, in_axes=axes)(*operands), by_hand(function, operands, axes))
+
+
+_KEYS: dict[str, Callable[[Any, Any, Any], Any]] = {
+    "one": lambda x, i, j: x[i],
+    "behind": lambda x, i, j: x[:, i],
+    "negative step": lambda x, i, j: x[::-1, i, None],
+    "beside an int": lambda x, i, j: x[:, 1, i],
+    "apart from an int": lambda x, i, j: x[1, :, i],
+    "together": lambda x, i, j: x[:, i, j],
+    "apart": lambda x, i, j: x[i, :, j],
+    "a new axis between": lambda x, i, j: x[i, None, j],
+    "two ranks": lambda x, i, j: x[:, i[:, None], j],
+}
+
+
+@pytest.mark.parametrize("name", _KEYS)
+def test_index_arrays(name: str, record: Record) -> None:
+    key = _KEYS[name]
+    in_every_way(lambda x, i, j: key(tl.asarray(x), i, j).native, (3, 4, 5), (2,), (2,), integers=(1, 2))
+    assert (record.ops, record.loops) == (set(), 0)
+
+
+@pytest.mark.parametrize("name", _KEYS)
+@pytest.mark.parametrize("mode", ["set", "add", "max"])
+def test_updates_at_index_arrays(name: str, mode: str, record: Record) -> None:
+    class Updated:
+        """`x[key]` is x with the values at the key updated."""
+
+        def __init__(self, x: Any, value: Any) -> None:
+            self.x, self.value = x, value
+
+        def __getitem__(self, key: Any) -> Any:
+            return getattr(tl.at(self.x)[key], mode)(self.value)
+
+    rng = np.random.default_rng(9)
+    i, j = np.array([0, 2]), np.array([1, -1])  # no place twice, whose order is open
+    region = _KEYS[name](np.zeros((3, 4, 5)), i, j).shape
+    for shape in (region, region[1:], ()):
+        value = rng.normal(size=shape)
+        in_every_way(lambda x, v: _KEYS[name](Updated(x, v), i, j), (3, 4, 5), shape)
+        function = lambda x, i, value=value: _KEYS[name](Updated(x, value), i, j)  # noqa: E731
+        operands = rng.normal(size=(3, 4, 5)), np.stack([i, i[::-1], [1, 0]])
+        close(tl.vmap(function, in_axes=(None, 0))(*operands), by_hand(function, operands, (None, 0)))
+    assert (record.ops, record.loops) == (set(), 0)
+
+
+@pytest.mark.parametrize("first", [(3,), (2, 3), (5, 2, 3), (1, 2, 3)])
+@pytest.mark.parametrize("second", [(3,), (3, 4), (5, 3, 4)])
+def test_products(first: tuple[int, ...], second: tuple[int, ...], record: Record) -> None:
+    in_every_way(tl.matmul, first, second)
+    assert (record.ops, record.loops) == (set(), 0)
+
+
+def test_other_products_and_solvers(record: Record) -> None:
+    in_every_way(tl.linalg.vecdot, (2, 3), (2, 3))
+    in_every_way(lambda a, b: tl.tensordot(a, b, axes=1), (2, 3), (3, 4))
+    in_every_way(lambda a, b, c: tl.einsum("ij,...jk,k->i...", a, b, c), (2, 3), (5, 3, 4), (4,))
+    for right in ((3,), (3, 2), (5, 3, 2)):
+        in_every_way(lambda a, b: tl.linalg.solve(a + 9 * np.eye(3), b), (3, 3), right)
+    assert (record.ops, record.loops) == (set(), 0)
+
+
+def test_layers_and_convolutions(record: Record) -> None:
+    in_every_way(lambda x, w, b: tl.linear(x, w, bias=b), (2, 3), (4, 3), (4,))
+    in_every_way(lambda x: tl.conv2d(x, np.ones((2, 2, 3, 2)), 1, "SAME"), (2, 5, 5, 3))
+    in_every_way(lambda x: tl.max_pool2d(x, 2, 2, "VALID"), (2, 4, 4, 3))
+    in_every_way(lambda x, y: tl.where(x > 0, x, tl.softmax(y, axis=-1)), (3,), (2, 3))
+    assert (record.ops, record.loops) == (set(), 0)
+
+
 # ---- Python decisions ----------------------------------------------------------------------------------------------------------
 def test_a_decision_by_element_runs_the_loop() -> None:
     close(tl.vmap(lambda row: row * 2 if row[0] > 0 else -row)(X), np.where(X[:, :1] > 0, X * 2, -X))
@@ -104,6 +252,10 @@ def test_errors_are_those_of_an_element() -> None:
         tl.vmap(lambda row: tl.add(row, np.ones(2)))(X)
     with pytest.raises(np.exceptions.AxisError, match="axis=-2 is out of range; an array of 1 dimensions"):
         tl.vmap(lambda row: tl.sum(row, axis=-2))(X)
+    with pytest.raises(ValueError, match=r"concat: the arrays have different numbers of dimensions"):
+        tl.vmap(lambda row: tl.concat([row, np.ones((2, 3))]))(X)
+    with pytest.raises(ValueError, match=r"inv: .*matri"):
+        tl.vmap(tl.linalg.inv)(np.eye(3))  # of vectors, which beside each other are no matrix
 
 
 def test_cond_takes_the_branch_of_each_element() -> None:
@@ -131,6 +283,36 @@ def test_plain_numpy_code() -> None:
         return row
 
     close(tl.vmap(in_place)(X), np.concatenate([np.full((4, 1), 7.0), X[:, 1:]], 1))
+
+
+def test_writes_stay_inside() -> None:
+    """A write to an element, or to a view of it, is one to a copy, in one batch and one by one."""
+
+    def written(row: Any) -> Any:
+        part = row[1:]
+        part[0] = 5.0
+        row[-1] = 7.0
+        return row * 1.0, part * 1.0
+
+    given = X.copy()
+    for function in (written, lambda row: written(row) if float(row[0]) < 1e9 else None):
+        for kind in (np.asarray, tl.asarray):
+            if kind is tl.asarray or function is not written:
+                row, part = tl.vmap(function)(kind(given))
+                close(tl.to_numpy(row), np.stack([X[:, 0], np.full(4, 5.0), np.full(4, 7.0)], 1))
+                close(tl.to_numpy(part), np.stack([np.full(4, 5.0), np.full(4, 7.0)], 1))
+    np.testing.assert_array_equal(given, X)
+
+
+def test_statistics_are_those_of_one_element_after_the_other() -> None:
+    """A buffer that changes cannot hold a batch: the layer runs on one element after the other."""
+    model = tl.BatchNorm1D(3, backend="numpy")
+    x = np.random.default_rng(1).normal(size=(4, 5, 3)).astype(np.float32)
+    tl.vmap(model)(x)
+    expected = np.zeros(3, np.float32)
+    for one in x:
+        expected = 0.9 * expected + 0.1 * one.mean(0)
+    np.testing.assert_allclose(np.asarray(model.running_mean), expected, rtol=1e-5)
 
 
 def test_results_belong_to_the_caller() -> None:

@@ -94,7 +94,7 @@ def test_no_op_stands_in_two_modules(backend: str) -> None:
 
 def test_a_helper_has_the_same_file_name_in_every_backend() -> None:
     """Modules with ops have the names of the public modules; of the others only these stand in one backend alone."""
-    alone = {"host", "quiet", "dynamo", "unsigned", "arrangement", "derivatives", "shapes", "fused", "images", "special"}
+    alone = {"host", "quiet", "batch", "special", "dynamo", "unsigned", "arrangement", "derivatives", "shapes"}
     folders = [path for path in (Path(trellis.__file__).parent / "backends").iterdir() if (path / "meta.py").exists()]
     names = [path.stem for folder in folders for path in folder.glob("*.py")]
     assert {name for name in names if names.count(name) == 1} <= alone

@@ -60,6 +60,11 @@ class Backend(SimpleNamespace):
     def empty_like(self, x: Any, *, dtype: DType | None, device: Any) -> Any:
         return self.full_like(x, fill_value=0, dtype=dtype, device=device)
 
+    def linspace(self, *, start: Any, stop: Any, num: int, endpoint: bool, dtype: DType, device: Any) -> Any:
+        values = 2 * np.linspace(start / 2, stop / 2, num, endpoint)  # by halves, whose difference cannot overflow
+        values = np.floor(values) if dtype.kind in "iu" else values
+        return self.from_numpy(values, dtype=dtype, device=device, copy=None)
+
     def fftfreq(self, *, n: int, d: float, dtype: DType, device: Any) -> Any:
         return self.from_numpy(np.fft.fftfreq(n, d), dtype=dtype, device=device, copy=None)
 

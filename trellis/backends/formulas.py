@@ -1,4 +1,4 @@
-"""Elementwise functions that torch and JAX compute or differentiate wrongly at zeros and infinities. `xp` is their namespace."""
+"""Elementwise functions that frameworks compute or differentiate wrongly at zeros and infinities. `xp` is their namespace."""
 
 from __future__ import annotations
 
@@ -32,3 +32,33 @@ def complex_pow(xp: Any, x1: Any, x2: Any) -> Any:
     undefined = xp.full_like(x1, xp.nan) * (1 + 1j)  # torch.compile cannot write a complex NaN down
     limit = xp.where(x2 == 0, 1, xp.where(xp.real(x2) > 0, 0, undefined))
     return xp.where(zero, limit, xp.pow(xp.where(zero, 1, x1), x2))
+
+
+# ---- complex numbers; `make` joins a real and an imaginary part ----------------------------------------------------------------
+def complex_sign(xp: Any, make: Any, x: Any) -> Any:
+    """x / abs(x), and 0 at 0; theirs overlook NaN."""
+    size = xp.abs(x)
+    safe = xp.where(size == 0, 1, size)
+    return xp.where(size == 0, 0, make(x.real / safe, x.imag / safe))
+
+
+def complex_log1p(xp: Any, make: Any, x: Any) -> Any:
+    """log(hypot(1 + a, b)) by log1p where 1 + x is near 1, where the logarithm would cancel."""
+    a, b = x.real, x.imag
+    near = (xp.abs(a) < 0.5) & (xp.abs(b) < 0.5)
+    inside = xp.where(near, x, 0)
+    exact = 0.5 * xp.log1p(inside.real * (2 + inside.real) + inside.imag * inside.imag)
+    plain = xp.log(make(a + 1, b))
+    return make(xp.where(near, exact, plain.real), plain.imag)
+
+
+def complex_expm1(xp: Any, make: Any, x: Any) -> Any:
+    """expm1(a) cos(b) - 2 sin(b/2)**2 + i exp(a) sin(b), which does not cancel close to zero."""
+    a, b = x.real, x.imag
+    plain = xp.exp(x)
+    ordinary = xp.isfinite(a) & xp.isfinite(b)
+    inside = xp.where(ordinary, x, 0)
+    half = xp.sin(inside.imag / 2)
+    exact = xp.expm1(inside.real) * xp.cos(inside.imag) - 2 * half * half + 0.0  # -0.0 becomes 0.0
+    real = xp.where(ordinary, exact, plain.real - 1)
+    return make(real, xp.where((b == 0) & xp.isnan(a), b, plain.imag))

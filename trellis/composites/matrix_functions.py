@@ -12,7 +12,7 @@ from collections.abc import Callable
 import numpy as np
 
 from trellis import ops as tl
-from trellis.composites.norms import matrix_norm
+from trellis.composites.linalg import matrix_norm
 from trellis.composites.support import arange, cast, constant, count, epsilon, eye, full, is_concrete, wide
 from trellis.core.array import Array
 from trellis.core.dtypes import bool as bool_, real_of

@@ -42,7 +42,7 @@ class Nest:
 
     def __init__(self, nest: Any, like: Any = None) -> None:
         own = interpreters.get(type(nest))
-        if own is not None and (type(nest) is Array or 0 <= own.level <= 1):  # one array, in fewer calls
+        if own is not None and (type(nest) is Array or 0 <= own.level < 2):  # one array, in fewer calls
             self.leaves, self.treedef = [nest._data if own.level == 2 else nest], tree.LEAF
             self.wrapped = [Array if own.level == 2 else None]
             return

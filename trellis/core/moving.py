@@ -71,7 +71,7 @@ def meet(*natives: Any) -> Any:
     """The interpreter of the data of free arrays; where it lies on two frameworks, one that brings it together."""
     try:
         found = find_all(*natives)
-        if found.level != 1 or len({interpreters[type(x)].name for x in natives if interpreters[type(x)].level >= 0}) == 1:
+        if not 0 < found.level < 2 or len({interpreters[type(x)].name for x in natives if interpreters[type(x)].level >= 0}) == 1:
             return found
     except TwoFrameworks:
         pass

@@ -19,6 +19,7 @@ import numpy as np
 from trellis import ops as tl
 from trellis.core import dtypes, rerun
 from trellis.core.array import Array
+from trellis.core.coefficients import COEFFICIENTS
 from trellis.core.dispatch import SCALARS, drawing, find_all, interpreters, load, target
 from trellis.core.dtypes import DType, float32, float64
 from trellis.core.free import anchor, kind_of, settled
@@ -287,32 +288,10 @@ def between(u: Array, low: Array, high: Array, dtype: DType) -> Array:
 
 # ---- normals: Wichura's AS 241, whose central part needs no logarithm ---------------------------------------------------------
 # float32 and float64 -> numerator and denominator of each part: centre, middle, tails
-_SINGLE = (
-    ((5.9109374720e1, 1.5929113202e2, 5.0434271938e1, 3.3871327179), (6.7187563600e1, 7.8757757664e1, 1.7895169469e1, 1.0)),
-    ((1.7023821103e-1, 1.3067284816, 2.7568153900, 1.4234372777), (1.2021132975e-1, 7.3700164250e-1, 1.0)),
-    ((1.7337203997e-2, 4.2868294337e-1, 3.0812263860, 6.6579051150), (1.2258202635e-2, 2.4197894225e-1, 1.0)),
-)
-_DOUBLE = (
-    (
-        (2.5090809287301226727e3, 3.3430575583588128105e4, 6.7265770927008700853e4, 4.5921953931549871457e4,
-         1.3731693765509461125e4, 1.9715909503065514427e3, 1.3314166789178437745e2, 3.3871328727963666080),
-        (5.2264952788528545610e3, 2.8729085735721942674e4, 3.9307895800092710610e4, 2.1213794301586595867e4,
-         5.3941960214247511077e3, 6.8718700749205790830e2, 4.2313330701600911252e1, 1.0),
-    ),
-    (
-        (7.74545014278341407640e-4, 2.27238449892691845833e-2, 2.41780725177450611770e-1, 1.27045825245236838258,
-         3.64784832476320460504, 5.76949722146069140550, 4.63033784615654529590, 1.42343711074968357734),
-        (1.05075007164441684324e-9, 5.47593808499534494600e-4, 1.51986665636164571966e-2, 1.48103976427480074590e-1,
-         6.89767334985100004550e-1, 1.67638483018380384940, 2.05319162663775882187, 1.0),
-    ),
-    (
-        (2.01033439929228813265e-7, 2.71155556874348757815e-5, 1.24266094738807843860e-3, 2.65321895265761230930e-2,
-         2.96560571828504891230e-1, 1.78482653991729133580, 5.46378491116411436990, 6.65790464350110377720),
-        (2.04426310338993978564e-15, 1.42151175831644588870e-7, 1.84631831751005468180e-5, 7.86869131145613259100e-4,
-         1.48753612908506148525e-2, 1.36929880922735805310e-1, 5.99832206555887937690e-1, 1.0),
-    ),
-)  # fmt: skip
-COEFFICIENTS = _SINGLE, _DOUBLE
+QUANTILE = [
+    [[COEFFICIENTS[f"{size}_{part}_{half}"] for half in ("above", "under")] for part in ("centre", "middle", "tail")]
+    for size in ("single", "double")
+]
 
 
 def normal_quantile(p: Array, *, tails: bool = True) -> Array:
@@ -320,7 +299,7 @@ def normal_quantile(p: Array, *, tails: bool = True) -> Array:
 
     Without `tails` no float32 `p` may be below 1e-11; float64 always has them.
     """
-    centre, middle, tail = COEFFICIENTS[p.dtype is float64]
+    centre, middle, tail = QUANTILE[p.dtype is float64]
     q = p - 0.5
     near = q * ratio(centre, 0.180625 - q * q)
     r = tl.sqrt(-tl.log(tl.minimum(p, 1.0 - p)))
@@ -330,7 +309,7 @@ def normal_quantile(p: Array, *, tails: bool = True) -> Array:
     return tl.where(tl.abs(q) <= 0.425, near, tl.where(q < 0.0, -far, far))
 
 
-def ratio(part: tuple[Sequence[Any], Sequence[Any]], x: Array) -> Array:
+def ratio(part: Sequence[Sequence[Any]], x: Array) -> Array:
     """The quotient of two polynomials, given by their coefficients, by Horner's rule."""
     above, under = (functools.reduce(lambda value, c: value * x + c, coefficients) for coefficients in part)
     return above / under

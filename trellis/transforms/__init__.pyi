@@ -5,6 +5,7 @@ from trellis.transforms.control import associative_scan as associative_scan
 from trellis.transforms.control import cond as cond
 from trellis.transforms.control import fori_loop as fori_loop
 from trellis.transforms.control import map as map
+from trellis.transforms.control import rnn as rnn
 from trellis.transforms.control import scan as scan
 from trellis.transforms.control import switch as switch
 from trellis.transforms.control import while_loop as while_loop
@@ -20,7 +21,6 @@ from trellis.transforms.gradients import value_and_grad as value_and_grad
 from trellis.transforms.gradients import vjp as vjp
 from trellis.transforms.gradients import with_grads as with_grads
 from trellis.transforms.recomputation import checkpoint as checkpoint
-from trellis.transforms.recurrence import rnn as rnn
 from trellis.transforms.vmap import vmap as vmap
 
 modules: list

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from trellis.core import dtypes, tree
+from trellis.core import dispatch, dtypes, tree
 from trellis.core.array import Array
 from trellis.core.dispatch import interpreters
 from trellis.core.free import Free, anchor, as_it_is
@@ -26,6 +26,12 @@ def number_as_array(backend: Any, number: Any, device: Any = None, dtype: dtypes
 def spec_of(x: AnyArray) -> Spec:
     interpreter = interpreters[type(x)]
     return interpreter.shape_of(x), interpreter.dtype_of(x)
+
+
+def zeros(like: AnyArray, shape: Sequence[int | None]) -> AnyArray:
+    """Zeros of the framework, the device and the dtype of an array."""
+    found = interpreters[type(like)]
+    return found.full(shape=tuple(shape), fill_value=0, dtype=found.dtype_of(like), device=found.device_of(like))
 
 
 def same_shape(left: tuple[int | None, ...], right: tuple[int | None, ...]) -> bool:
@@ -49,15 +55,16 @@ class Results(Nest):
     are of the class `wraps`, or native if it is None. Free arrays go to the framework unless `wraps` is Free.
     """
 
-    __slots__ = ("after", "backend", "device", "kind", "name", "native", "rule", "specs", "subject", "wraps")
+    __slots__ = ("after", "backend", "device", "form", "kind", "name", "native", "natives", "rule", "specs", "subject", "wraps")
 
     def __init__(
         self, name: str, subject: str, backend: Any, device: Any, wraps: Any, rule: str = "it must stay the same"
     ) -> None:
         self.name, self.subject, self.rule = name, subject, rule
         self.backend, self.device, self.wraps = backend, device, wraps
-        self.kind: type | None = None  # of the last leaf of the first nest, and its shape and dtype as the framework has them
-        self.native: Any = None
+        self.form: Any = None  # the signature of a nest that was looked at leaf by leaf, and type, shape and dtype of its leaves
+        self.natives: list[Any] = []
+        self.kind: Any = None  # the type of the array, of a nest that is one; `native` is its shape and dtype
         self.treedef: Any = None
         self.wrapped: list[Any] = []
         self.after: list[Any] = []  # like `wrapped`, of the last nest: a free array may meet another in the function
@@ -65,10 +72,15 @@ class Results(Nest):
 
     def take(self, result: Any) -> list[AnyArray]:
         """The native arrays of a nest."""
-        if self.treedef is tree.LEAF and self.specs:  # one array, as in most loops: a short way, as this runs in every step
-            data = result if type(result) is self.kind else unwrap(result)
-            if type(data) is self.kind and (data.shape, data.dtype) == self.native and self.after[0] is not Free:
-                return [data]
+        data = result if type(result) is self.kind else unwrap(result)
+        if type(data) is self.kind and [data.shape, data.dtype] == self.native:  # one array, as in most loops
+            return [data]
+        if self.form is not None:  # this runs in every step: what looks like the last nest is not looked at leaf by leaf
+            leaves: list[Any] = []
+            if tree.signature(result, leaves) == self.form:
+                leaves = list(map(unwrap, leaves))
+                if [(type(x), x.shape, x.dtype) for x in leaves] == self.natives:
+                    return leaves
         nest = Nest(result)
         if self.wraps is not Free and Free in nest.wrapped:
             nest = Nest(result, (self.wraps or as_it_is)(anchor(self.backend, self.device)))
@@ -79,8 +91,8 @@ class Results(Nest):
             path, why = tree.first_difference(self.treedef, nest.treedef) or ((), "static fields differ")
             where = f" at {tree.join_path(path)!r}" if path else ""
             raise ValueError(f"{self.name}: the structure of {self.subject} changed{where}: {why}; {self.rule}")
-        for i, leaf in enumerate(nest.leaves):
-            kind = kind_of(leaf)
+        kinds = [kind_of(leaf) for leaf in nest.leaves]
+        for i, (leaf, kind) in enumerate(zip(list(nest.leaves), kinds)):
             if kind == OTHER:
                 raise TypeError(f"{self.name}: {self.subject}{self.place(i)} is a {type(leaf).__name__}, not an array")
             if kind == NUMBER:
@@ -89,9 +101,13 @@ class Results(Nest):
                 nest.leaves[i] = number_as_array(self.backend, leaf, self.device, None if first else self._dtype_for(leaf, i))
             if first:
                 self.specs.append(spec_of(nest.leaves[i]))
-                self.kind, self.native = type(nest.leaves[i]), (nest.leaves[i].shape, nest.leaves[i].dtype)
             else:
                 self._compare(nest.leaves[i], i, nest.wrapped[i])
+        if NUMBER not in kinds and Free not in self.after and not dispatch.is_compiling():
+            self.natives = [(type(x), x.shape, x.dtype) for x in nest.leaves]
+            self.form = tree.signature(result, [])
+            if nest.treedef is tree.LEAF:
+                self.kind, *self.native = self.natives[0]
         return nest.leaves
 
     def finish(self, arrays: Sequence[Any], *beside: Results) -> Any:
@@ -150,8 +166,6 @@ class Carry(Results):
             self._first(x, follower) if kind == NUMBER else x for x, kind, follower in zip(nest.leaves, nest.kinds, after.leaves)
         ]
         self.specs = [spec_of(x) for x in self.leaves]
-        for x in self.leaves[-1:]:
-            self.kind, self.native = type(x), (x.shape, x.dtype)
 
     def _first(self, number: Any, follower: Any) -> AnyArray:
         """A number of `init` as an array, of the dtype of the leaf that follows it if the number fits."""

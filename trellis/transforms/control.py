@@ -1,4 +1,4 @@
-"""Control flow on arrays: `cond`, `switch`, `while_loop`, `fori_loop`, `scan`, `map` and `associative_scan`.
+"""Control flow on arrays: `cond`, `switch`, `while_loop`, `fori_loop`, `scan`, `map`, `associative_scan` and `rnn`.
 
 A NumPy value that is being differentiated runs through NumPy's control flow, which is Python's: the tape records each step.
 """
@@ -17,14 +17,16 @@ from trellis.core.free import Free, beside, class_of, committed
 from trellis.core.indexing import index_of
 from trellis.core.leaves import ARRAY, NUMBER, OTHER, MixedNest, backend_of, device_of, kind_of, unwrap
 from trellis.core.moving import brought
-from trellis.core.typing import AnyArray, Operand
+from trellis.core.typing import AnyArray, Nest, Operand
 from trellis.ops.arguments import check_axis
+from trellis.ops.conversion import astype
 from trellis.ops.indexing import getitem
-from trellis.ops.manipulation import concat, flip, reshape, stack
+from trellis.ops.manipulation import concat, expand_dims, flip, moveaxis, reshape, stack
+from trellis.ops.searching import where
 from trellis.transforms.arguments import check_callable, once_more
-from trellis.transforms.carry import Carry, Results, number_as_array, spec_of
+from trellis.transforms.carry import Carry, Results, number_as_array, spec_of, zeros
 
-__all__ = ["associative_scan", "cond", "fori_loop", "map", "scan", "switch", "while_loop"]
+__all__ = ["associative_scan", "cond", "fori_loop", "map", "rnn", "scan", "switch", "while_loop"]
 
 
 def cond(pred: Operand, true_fun: Callable[..., Any], false_fun: Callable[..., Any], *operands: Any) -> Any:
@@ -260,11 +262,7 @@ def _scan(
 
 def _first(x: AnyArray, count: int | None) -> AnyArray:
     """The first element of an array along its first axis; zeros of its shape if there is none."""
-    if count != 0:
-        return getitem(x, 0)
-    interpreter = interpreters[type(x)]
-    shape, dtype = interpreter.shape_of(x), interpreter.dtype_of(x)
-    return backend_of([x]).full(shape=shape[1:], fill_value=0, dtype=dtype, device=interpreter.device_of(x))
+    return getitem(x, 0) if count != 0 else zeros(x, spec_of(x)[0][1:])
 
 
 def _length(name: str, columns: MixedNest, length: Any = None, axis: int = 0) -> int | None:
@@ -348,3 +346,38 @@ def _scan_pairs(combine: Callable[..., list[AnyArray]], arrays: list[AnyArray], 
     shapes: list[Any] = [spec_of(x)[0] for x in arrays]
     woven = [reshape(x, (*shape[:axis], count // 2 * 2, *shape[axis + 1 :])) for x, shape in zip(pairs, shapes)]
     return [concat([x, y], axis=axis) for x, y in zip(woven, part(even, count // 2, None))] if count % 2 else woven
+
+
+def rnn(
+    step: Callable[[Nest, Nest], tuple[Nest, Nest]], x: Nest, init_state: Nest, /, *, mask: AnyArray | None = None,
+    reverse: bool = False, time_major: bool = False,
+) -> tuple[Nest, Nest]:  # fmt: skip
+    """(all outputs, last state) of `new_state, output = step(state, x_t)`, for each time of the arrays in `x` [batch, time, ...].
+
+    `x`, state and output are arrays or nests of them. Where `mask` [batch, time] is False, the state stays and the output is 0.
+    `reverse` runs from the last time to the first. With `time_major` the time axis of the arrays and of the mask is the first.
+
+    >>> import trellis as tl
+    >>> def step(total, x):
+    ...     return total + x, total + x
+    >>> tl.rnn(step, tl.asarray([[1.0, 2.0, 3.0]]), tl.zeros(1))[0]
+    Array([[1., 3., 6.]], dtype=float32, backend='numpy', device='cpu')
+    """
+    check_callable("rnn", "step", step, "; give a function of the state and the input at a time")
+    turn = (lambda a: a) if time_major else (lambda a: moveaxis(a, 0, 1))
+
+    def masked(state: Any, row: Any) -> tuple[Any, Any]:
+        new_state, output = step(state, row[0])
+        if mask is None:
+            return new_state, output
+
+        def kept(new: Any, old: Any) -> Any:
+            seen = row[1]
+            missing = interpreters[type(new)].rank_of(new) - interpreters[type(seen)].rank_of(seen)
+            return where(expand_dims(seen, tuple(range(-missing, 0))) if missing > 0 else seen, new, old)
+
+        return tree.map(kept, new_state, state), tree.map(lambda y: kept(y, 0), output)
+
+    rows = (tree.map(turn, x),) if mask is None else (tree.map(turn, x), turn(astype(mask, bool)))
+    last, outputs = scan(masked, init_state, rows, reverse=reverse)
+    return tree.map(turn, outputs), last

@@ -12,7 +12,7 @@ from trellis.core.dispatch import call, interpreters
 from trellis.core.leaves import ARRAY, OTHER, MixedNest, backend_of, device_of
 from trellis.core.typing import AnyArray, Arguments, Result
 from trellis.transforms.arguments import argument_place, check_callable, once_more
-from trellis.transforms.carry import Results
+from trellis.transforms.carry import Results, spec_of, zeros
 
 __all__ = ["vmap"]
 
@@ -27,7 +27,8 @@ def vmap(func: Callable[Arguments, Result], in_axes: Axes = 0, out_axes: Axes = 
     the new axis in the same way; None is for a result that is the same for each element.
 
     JAX and torch run one batched computation. TensorFlow does so too (`tf.vectorized_map`) if it can batch every op, and runs a
-    loop otherwise. NumPy runs a loop: it is for writing a program once, not for speed.
+    loop otherwise. So does NumPy, by rules of its own: it runs a few ops on one element after the other, and the whole function
+    if that decides in Python on a value, draws without a seed, or changes a buffer of a layer.
 
     >>> import trellis as tl
     >>> x = tl.asarray([[1.0, 2.0], [3.0, 4.0]])
@@ -58,7 +59,14 @@ def vmap(func: Callable[Arguments, Result], in_axes: Axes = 0, out_axes: Axes = 
             seen.append((results, out))
             return [x for x, axis in zip(found, out) if axis is not None], [x for x, axis in zip(found, out) if axis is None]
 
-        stacked, fixed = (iter(part) for part in backend.vmap(function, arrays, [axes[p] for p in positions], size))
+        along: Any = [axes[p] for p in positions]
+        if size == 0:  # nothing to run it on: one run on zeros tells what it would give
+            shapes = [spec_of(x)[0] for x in arrays]
+            many, whole = function([zeros(x, (*s[:a], *s[a + 1 :])) for x, s, a in zip(arrays, shapes, along)])
+            parts = [zeros(y, (0, *spec_of(y)[0])) for y in many], whole
+        else:
+            parts = backend.vmap(function, arrays, along, size)
+        stacked, fixed = map(iter, parts)
         results, out = seen[-1]
         return results.rebuild([next(fixed) if axis is None else _to_axis(next(stacked), axis) for axis in out])
 

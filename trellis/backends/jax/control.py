@@ -12,7 +12,7 @@ from trellis.backends.jax.random import CALL_KEY, CallKey, new_key
 from trellis.core import errors, tree
 from trellis.core.leaves import MixedNest, are_arrays, unwrap
 
-__all__ = ["compile", "compile_over", "compiles", "copies", "cond", "scan", "take_apart", "vmap", "while_loop"]
+__all__ = ["compile", "compile_over", "compiled_update", "compiles", "copies", "cond", "scan", "take_apart", "vmap", "while_loop"]
 
 Flat = list[Any]
 
@@ -25,6 +25,7 @@ def vmap(function: Callable[[Flat], tuple[Flat, Flat]], arrays: Flat, axes: Sequ
 
 
 cond, scan, while_loop = jax.lax.cond, jax.lax.scan, jax.lax.while_loop
+compiled_update = jax.jit  # values that change from step to step are arguments
 
 
 def compiles(arrays: Flat) -> bool:

@@ -63,15 +63,6 @@ def _wrapped(value: int, native: Any) -> Any:
     return np.asarray(value % 2 ** (8 * native.itemsize), f"u{native.itemsize}").astype(native)
 
 
-def linspace(*, start: Any, stop: Any, num: int, endpoint: bool, dtype: DType, device: Any) -> Any:
-    native = native_dtype(dtype)
-    if native.kind in "iu" or num <= SMALL:
-        with np.errstate(all="ignore"):
-            return from_host(np.linspace(start, stop, num, endpoint=endpoint, dtype=native), device)
-    low, high = (np.asarray(v, native) for v in (start, stop))
-    return jnp.linspace(low, high, num, endpoint=endpoint, dtype=native, device=placement(device))
-
-
 def eye(*, n_rows: int, n_cols: int, k: int, dtype: DType, device: Any) -> Any:
     if n_rows * n_cols <= SMALL:
         return from_host(np.eye(n_rows, n_cols, k, native_dtype(dtype)), device)

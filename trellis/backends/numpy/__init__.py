@@ -6,7 +6,7 @@ from trellis.backends.assembly import assemble
 from trellis.backends.numpy.indexing import as_int, follows
 from trellis.core.discovery import op_modules
 
-modules = op_modules(__name__, __path__, ("complexes", "operands", "quiet", "special"))
+modules = op_modules(__name__, __path__, ("batch", "complexes", "operands", "quiet", "special"))
 interpreter = assemble("numpy", modules)
 interpreter.changes_in_place = True
 interpreter.as_int, interpreter.follows = as_int, follows

@@ -53,12 +53,6 @@ def arange(*, start: Any, stop: Any, step: Any, dtype: DType, device: Any) -> An
     return quiet.run(np.arange(start, stop, step, FLOAT64).astype, NATIVE[dtype])
 
 
-def linspace(*, start: Any, stop: Any, num: int, endpoint: bool, dtype: DType, device: Any) -> Any:
-    native_device(device)
-    values = quiet.run(np.linspace, np.asarray(start), np.asarray(stop), num, endpoint)
-    return cast(values, NATIVE[dtype])
-
-
 def eye(*, n_rows: int, n_cols: int, k: int, dtype: DType, device: Any) -> Any:
     native_device(device)
     return np.eye(n_rows, n_cols, k, NATIVE[dtype])

@@ -6,11 +6,13 @@ The fast path takes operands of one dtype that has a kernel: one lookup and one 
 
 from __future__ import annotations
 
+from functools import partial
 from operator import methodcaller
 from typing import Any
 
 import numpy as np
 
+from trellis.backends import formulas
 from trellis.backends.elementwise import Kernel, Kernels, Row, clip_dtype, kernels_of, row
 from trellis.backends.numpy import complexes, special
 from trellis.backends.numpy.meta import BFLOAT16, FLOAT32, FLOAT64, NATIVE, cast, dtype_of
@@ -135,16 +137,16 @@ def _pow_integer(x1: Any, x2: Any) -> Any:
 _UFUNCS: dict[str, Row] = {op: getattr(np, name) for op in ELEMENTWISE if hasattr(np, name := TABLE[op].ufunc or op)}
 _ROWS = _UFUNCS | {
     "ceil": row(np.ceil, iu=_copy),
-    "expm1": row(np.expm1, c=complexes.expm1),
+    "expm1": row(np.expm1, c=partial(formulas.complex_expm1, np, complexes.make)),
     "floor": row(np.floor, iu=_copy),
     "floor_divide": row(np.floor_divide, f=_floor_divide),
     "imag": row(np.zeros_like, c=lambda x: x.imag.copy()),
-    "log1p": row(np.log1p, c=complexes.log1p),
+    "log1p": row(np.log1p, c=partial(formulas.complex_log1p, np, complexes.make)),
     "nextafter": row(np.nextafter, B=np.nextafter),
     "pow": row(np.power, f=_pow, i=_pow_integer, c=complexes.power),
     "real": row(_copy, c=lambda x: x.real.copy()),
     "round": row(np.rint, iu=_copy),
-    "sign": row(np.sign, c=complexes.sign),
+    "sign": row(np.sign, c=partial(formulas.complex_sign, np, complexes.make)),
     "tanh": row(np.tanh, c=complexes.tanh),
     "trunc": row(np.trunc, iu=_copy),
     **special.ROWS,

@@ -2,18 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
-from trellis.backends.numpy.tape.recording import Seed, Traced, backward, custom_gradient, fit, innermost, leaf, lower, new_depth
-from trellis.backends.numpy.tape.repeating import checkpoint
+from trellis.backends.loops import jacobian, pushforward
+from trellis.backends.numpy.tape.numpy_value import PlainArray
+from trellis.backends.numpy.tape.recording import (
+    Seed,
+    Traced,
+    backward,
+    checkpoint,
+    custom_gradient,
+    fit,
+    innermost,
+    leaf,
+    lower,
+    new_depth,
+)  # fmt: skip
 from trellis.backends.numpy.tape.rules_support import zeros_like
 from trellis.backends.numpy.tape.watching import check_unchanged, watch_shared, watching
 from trellis.core import tree
 from trellis.core.array import Array, unwrap
-from trellis.ops.manipulation import reshape, stack
+from trellis.core.dispatch import interpreters
 
 __all__ = ["checkpoint", "constants", "custom_gradient", "jacobian", "jvp", "stop_gradient", "value_and_grad", "vjp"]
 
@@ -59,10 +71,8 @@ def vjp(
 
 
 def jvp(function: Callable[[list[Any]], list[Any]], leaves: Leaves, tangents: Leaves) -> tuple[list[Any], list[Any]]:
-    # The pullback is linear in the cotangents. Its own pullback, taken at 0, is the derivative in the direction of the tangents.
     outputs, _, pullback = vjp(lambda variables: (function(variables), None), leaves)
-    _, _, pushforward = vjp(lambda cotangents: (pullback(cotangents), None), [zeros_like(y) for y in outputs])
-    return outputs, pushforward(list(tangents))
+    return outputs, pushforward(vjp, outputs, pullback)(list(tangents))
 
 
 def _gradients(
@@ -73,15 +83,15 @@ def _gradients(
     result = []
     for variable, x in zip(variables, leaves):
         g = found.pop(variable.node.id, None) if type(variable) is Traced else None
-        g = zeros_like(x) if g is None else _own(g, taken)
+        g = zeros_like(x) if g is None else owned(g, taken)
         taken.add(id(g))
         result.append(g)
     return result
 
 
-def _own(g: Any, taken: set[int]) -> Any:
-    """A gradient that the caller may change: it is no view, and nobody else has it."""
-    if type(g) is Traced:
+def owned(g: Any, taken: set[int]) -> Any:
+    """A result that the caller may change: it is no view, and nobody else has it."""
+    if isinstance(g, PlainArray):
         return g
     if not isinstance(g, np.ndarray):
         return np.asarray(g)
@@ -99,37 +109,10 @@ def _taken_out(nest: Any, depth: int) -> Any:
     return None if nest is None else tree.map(value, nest)
 
 
-def jacobian(function: Callable[[list[Any]], list[Any]], leaves: Leaves) -> list[list[Any]]:
-    """Backward with one pass per row, or forward with one pass per column where there are fewer columns."""
-    outputs, _, pullback = vjp(lambda variables: (function(variables), None), leaves)
-    forward = sum(y.size for y in outputs) > sum(x.size for x in leaves) and not any(x.dtype.kind == "c" for x in leaves)
-    if not forward:
-        return [_block(y.shape, [pullback(unit) for unit in _units(outputs, i)], leaves, 0) for i, y in enumerate(outputs)]
-    _, _, push = vjp(lambda cotangents: (pullback(cotangents), None), [zeros_like(y) for y in outputs])
-    columns = [_block(x.shape, [push(unit) for unit in _units(leaves, j)], outputs, -1) for j, x in enumerate(leaves)]
-    return [[columns[j][i] for j in range(len(leaves))] for i in range(len(outputs))]
-
-
-def _units(arrays: Leaves, index: int) -> Iterator[list[Any]]:
-    """Zeros like `arrays`, with a one at each element of the array at `index` in turn."""
-    for k in range(arrays[index].size):
-        unit = [zeros_like(innermost(x)) for x in arrays]
-        unit[index].reshape(-1)[k] = 1
-        yield unit
-
-
-def _block(shape: tuple[int, ...], rows: list[list[Any]], members: Leaves, axis: int) -> list[Any]:
-    """The part of each of `members` in all rows, with the axes of `shape` in front (axis 0) or behind (axis -1)."""
-    blocks = []
-    for i, x in enumerate(members):
-        whole = (*shape, *x.shape) if axis == 0 else (*x.shape, *shape)
-        blocks.append(reshape(stack([row[i] for row in rows], axis=axis), whole) if rows else np.zeros(whole, x.dtype))
-    return blocks
-
-
 def constants(arrays: Leaves) -> list[Any]:
-    return [innermost(x) for x in arrays]
+    return [stop_gradient(x, preserve_type=True) for x in arrays]
 
 
 def stop_gradient(x: Any, *, preserve_type: bool) -> Any:
-    return innermost(x)
+    x = innermost(x)
+    return interpreters[type(x)].stop_gradient(x, preserve_type=preserve_type) if isinstance(x, PlainArray) else x

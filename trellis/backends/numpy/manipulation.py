@@ -56,7 +56,7 @@ def stack(*arrays: Any, axis: int) -> Any:
 def unstack(x: Any, *, axis: int) -> tuple[Any, ...]:
     if not x.ndim:
         raise errors.axis_error("unstack", axis, 0)
-    return tuple(np.moveaxis(x, axis, 0))
+    return tuple(x if axis == 0 else np.moveaxis(x, axis, 0))
 
 
 def flip(x: Any, *, axis: int | tuple[int, ...] | None) -> Any:

@@ -10,7 +10,7 @@ import numpy as np
 
 from trellis.backends.numpy.meta import BFLOAT16, FLOAT16, FLOAT32, FLOAT64, NATIVE, native_device
 from trellis.core.dtypes import DType
-from trellis.random.sources import COEFFICIENTS, ratio
+from trellis.random.sources import QUANTILE, ratio
 
 __all__ = ["Generator", "random_normal", "random_unit", "random_words", "threefry"]
 
@@ -90,7 +90,7 @@ def _fill_normal(made: Any, x: Any, y: Any) -> None:
     double = made.dtype.itemsize == 8
     unit = np.empty(made.shape, np.float64 if double else np.float32)
     _fill_unit(unit, x, y)
-    centre, middle, tail = COEFFICIENTS[double]
+    centre, middle, tail = QUANTILE[double]
     unit += 2.0**-53 if double else 2.0**-24
     q = unit - 0.5
     made[:] = q * ratio(centre, 0.180625 - q * q)

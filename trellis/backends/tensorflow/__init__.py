@@ -18,7 +18,7 @@ from trellis.core.discovery import op_modules
 # takes 0.6 s.
 config.CONVERSION_RULES = (config.DoNotConvert("trellis"), *config.CONVERSION_RULES)
 
-_CHOOSE_THEIR_DEVICE = ("control", "creation", "grad", "meta", "optimizers", "random")
+_CHOOSE_THEIR_DEVICE = ("control", "creation", "grad", "meta", "random")
 modules = op_modules(__name__, __path__, ("arrangement", "complexes", "derivatives", "operands", "shapes"))
 
 

@@ -56,19 +56,6 @@ def arange(*, start: Any, stop: Any, step: Any, dtype: DType, device: Any) -> An
         return cast(gen.add_v2(gen.mul(position, stride), first), NATIVE[dtype])
 
 
-def linspace(*, start: Any, stop: Any, num: int, endpoint: bool, dtype: DType, device: Any) -> Any:
-    wide = tf.complex128 if dtype.kind == "c" or isinstance(start, complex) or isinstance(stop, complex) else tf.float64
-    with scope(device):
-        first, last = filled(start, wide), filled(stop, wide)
-        part = gen.real_div(cast(_count_up(num), tf.float64), max(num - 1 if endpoint else num, 1))
-        # from the nearer end, so that both ends are exact and the distance of the ends cannot overflow
-        near, far = cast(gen.sub(filled(1.0, tf.float64), part), wide), cast(part, wide)
-        values = gen.add_v2(gen.mul(first, near), gen.mul(last, far))
-        if dtype.kind in "iu":
-            values = gen.floor(values)
-        return cast(values, NATIVE[dtype])
-
-
 def eye(*, n_rows: int, n_cols: int, k: int, dtype: DType, device: Any) -> Any:
     with scope(device):
         return cast(gen.equal(_distance(n_rows, n_cols), _bounded(k)), NATIVE[dtype])

@@ -5,17 +5,20 @@ The kernels of the activations agree with torch's in value and at the kinks.
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import tensorflow as tf
 from tensorflow.python.ops import gen_image_ops, gen_math_ops as gen, gen_nn_ops
 
 from trellis.backends.elementwise import Kernel
-from trellis.backends.tensorflow.arrangement import on_channel_last, transposed
+from trellis.backends.tensorflow.arrangement import on_channel_last, reshaped, transposed
 from trellis.backends.tensorflow.meta import rank_of, tensor
 from trellis.backends.tensorflow.operands import choose
-from trellis.backends.tensorflow.shapes import axes_of, vector
+from trellis.backends.tensorflow.shapes import axes_of, product, sizes, vector
 from trellis.composites import composed
+from trellis.composites.recurrent import recurrence_by_hand
+from trellis.composites.support import floating
 from trellis.core.typing import Sizes
 
 _FLOATS = frozenset((tf.float16, tf.bfloat16, tf.float32, tf.float64))
@@ -91,3 +94,64 @@ def _bilinear(x: Any, sizes: Any, align_corners: bool) -> Any:
         return gen_image_ops.resize_bilinear_grad(g, x, align_corners, not align_corners), resize
 
     return resize(x)
+
+
+# ---- linear maps and attention, also of lengths that the graph does not know -------------------------------------------------
+def linear(x: Any, weight: Any, bias: Any) -> Any:
+    x, weight, bias = floating("linear", x, weight, bias, real=True)
+    if rank_of(weight) > 2:
+        return composed.linear(x, weight, bias)
+    *batch, features = sizes(x)
+    rows = tensor(x) if len(batch) == 1 else reshaped(x, (product(batch), features))
+    y = gen.mat_mul(rows, weight, transpose_b=True)
+    y = y if bias is None else gen_nn_ops.bias_add(y, bias)
+    return y if len(batch) == 1 else reshaped(y, (*batch, sizes(weight)[0]))
+
+
+def attention_scores(query: Any, key: Any, *, scale: float) -> Any:
+    return gen.batch_mat_mul_v2(gen.mul(query, scale), key, adj_y=True)
+
+
+def split_heads(x: Any, *, heads: int) -> Any:
+    *batch, length, features = sizes(x)
+    return _swapped_heads(reshaped(x, (*batch, length, heads, features // heads)))
+
+
+def merge_heads(x: Any) -> Any:
+    *batch, heads, length, features = sizes(x)
+    return reshaped(_swapped_heads(x), (*batch, length, heads * features))
+
+
+def _swapped_heads(x: Any) -> Any:
+    """[..., length, heads, features] to [..., heads, length, features], or back."""
+    batch = rank_of(x) - 3
+    return transposed(x, (*range(batch), batch + 1, batch, batch + 2))
+
+
+# ---- recurrences -------------------------------------------------------------------------------------------------------------
+# While loops of a graph, also when called eagerly: a step is a dozen kernels, and Python would pay for each. BlockLSTMV2,
+# TensorFlow's own, has no kernel for float64, and its gradient differed from this one's, which agrees with torch's.
+def recurrence(inputs: Any, recurrent: Any, bias: Any, *state: Any, cell: str) -> tuple[Any, ...]:
+    operands = inputs, recurrent, bias, *state
+    if not tf.executing_eagerly():
+        return recurrence_by_hand(*operands, cell=cell)
+    tensors = [tensor(x) for x in operands if x is not None]
+    fixed = 2 if bias is None else 3
+    key = tuple([(tuple(x.shape) if 0 < i < fixed else _open(tuple(x.shape)), x.dtype) for i, x in enumerate(tensors)])
+    return tuple(_graph(key, bias is not None, cell)(*tensors))
+
+
+def _open(shape: tuple[int, ...]) -> tuple[int | None, ...]:
+    """Any number of steps and any batch; but none that is empty, which TensorFlow must know to stack nothing."""
+    return shape if 0 in shape else (*(None for _ in shape[:-1]), shape[-1])
+
+
+@functools.lru_cache(maxsize=256)
+def _graph(key: Any, has_bias: bool, cell: str) -> Any:
+    """Traced at once for one signature: TensorFlow warns of functions that are traced again and again."""
+
+    def run(inputs: Any, recurrent: Any, *rest: Any) -> Any:
+        bias, state = (rest[0], rest[1:]) if has_bias else (None, rest)
+        return recurrence_by_hand(inputs, recurrent, bias, *state, cell=cell)
+
+    return tf.function(run, autograph=False).get_concrete_function(*(tf.TensorSpec(*spec) for spec in key))

@@ -8,7 +8,6 @@ Each leaf enters as a tensor of its own (tf.identity): a tape knows tensors by i
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -16,7 +15,10 @@ import tensorflow as tf
 from tensorflow.python.eager import record
 from tensorflow.python.framework import op_callbacks
 
+from trellis.backends.loops import jacobian, pushforward
 from trellis.backends.tensorflow.meta import tensors
+
+__all__ = ["checkpoint", "constants", "custom_gradient", "jacobian", "jvp", "stop_gradient", "value_and_grad", "vjp"]
 
 Flat = list[Any]
 _ZERO = tf.UnconnectedGradients.ZERO
@@ -44,47 +46,7 @@ def vjp(
 
 def jvp(function: Callable[[Flat], Flat], leaves: Flat, tangents: Flat) -> tuple[Flat, Flat]:
     outputs, _, pullback = vjp(lambda inputs: (function(inputs), None), leaves)
-    return outputs, _pushforward(outputs, pullback)(tangents)
-
-
-def _pushforward(outputs: Flat, pullback: Callable[[Flat], Flat]) -> Callable[[Flat], Flat]:
-    """The pullback is linear in the cotangents, so its own pullback, at any of them, is the derivative along the tangents."""
-    return vjp(lambda cotangents: (pullback(cotangents), None), [tf.zeros_like(y) for y in outputs])[2]
-
-
-def jacobian(function: Callable[[Flat], Flat], leaves: Flat) -> list[Flat]:
-    """Backward, one step per row: TensorFlow's own vectorised tape.jacobian has no rule for many kernels."""
-    tape, inputs, outputs = _recorded(function, leaves, True)
-    if _size(outputs) > _size(inputs) and not any(x.dtype.is_complex for x in inputs):
-        return _by_columns(inputs, outputs, lambda cotangents: tensors(tape.gradient(outputs, inputs, cotangents, _ZERO)))
-    blocks: list[Flat] = []
-    for y in outputs:
-        rows = [tensors(tape.gradient(y, inputs, unit, _ZERO)) for unit in _units(y)]
-        blocks.append([_block([row[j] for row in rows], 0, y, x) for j, x in enumerate(inputs)])
-    return blocks
-
-
-def _by_columns(inputs: Flat, outputs: Flat, pullback: Callable[[Flat], Flat]) -> list[Flat]:
-    push = _pushforward(outputs, pullback)
-    zeros = [tf.zeros_like(x) for x in inputs]
-    columns = [[push([*zeros[:j], unit, *zeros[j + 1 :]]) for unit in _units(x)] for j, x in enumerate(inputs)]
-    return [[_block([column[i] for column in columns[j]], -1, y, x) for j, x in enumerate(inputs)] for i, y in enumerate(outputs)]
-
-
-def _size(arrays: Flat) -> int:
-    return sum(math.prod(x.shape) for x in arrays)
-
-
-def _units(x: Any) -> Flat:
-    """For each element, an array like `x` that is 1 there and 0 elsewhere."""
-    count = math.prod(x.shape)
-    return tf.unstack(tf.reshape(tf.eye(count, dtype=x.dtype), (count, *x.shape)))
-
-
-def _block(parts: Flat, axis: int, y: Any, x: Any) -> Any:
-    """The derivatives of y by x, from rows (axis 0) or columns (axis -1)."""
-    shape = (*y.shape, *x.shape)
-    return tf.reshape(tf.stack(parts, axis), shape) if parts else tf.zeros(shape, y.dtype)
+    return outputs, pushforward(vjp, outputs, pullback)(tangents)
 
 
 def checkpoint(function: Callable[[Flat], Flat], leaves: Flat) -> Flat:

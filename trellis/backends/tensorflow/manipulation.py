@@ -7,7 +7,7 @@ from typing import Any
 import tensorflow as tf
 from tensorflow.python.ops import gen_array_ops, gen_manip_ops, gen_math_ops
 
-from trellis.backends.tensorflow.arrangement import broadcast, padded_with, reshaped, tiled, transposed
+from trellis.backends.tensorflow.arrangement import broadcast, padded_with, reshaped, tiled
 from trellis.backends.tensorflow.indexing import FULL, basic
 from trellis.backends.tensorflow.meta import dtype_of, is_traced, rank_of, shape_of, tensor
 from trellis.backends.tensorflow.operands import same_dtype
@@ -28,15 +28,6 @@ def reshape(x: Any, *, shape: Any, copy: Any) -> Any:
 def permute_dims(x: Any, *, axes: Sizes) -> Any:
     ndim = len(axes)  # counted from the front: the gradient of the kernel takes no others
     return gen_array_ops.transpose(x, vector(a + ndim if a < 0 else a for a in axes))
-
-
-def moveaxis(x: Any, *, source: Sizes, destination: Sizes) -> Any:
-    ndim = rank_of(x)
-    moved, places = axes_of("moveaxis", source, ndim), axes_of("moveaxis", destination, ndim)
-    order = [a for a in range(ndim) if a not in moved]
-    for place, axis in sorted(zip(places, moved)):
-        order.insert(place, axis)
-    return transposed(tensor(x), order)
 
 
 def expand_dims(x: Any, *, axis: Sizes) -> Any:

@@ -55,7 +55,7 @@ def mean(x: Any, *, axis: Axes, keepdims: bool) -> Any:
     return _rounded(gen.mean(values, axes, keepdims), x)
 
 
-def _variance(x: Any, axis: Axes, correction: float, keepdims: bool) -> Any:
+def var(x: Any, *, axis: Axes, correction: float, keepdims: bool) -> Any:
     values, axes = _floating(x), axes_of(x, axis)
     deviation = gen.sub(values, gen.mean(values, axes, True))
     if values.dtype.is_complex:
@@ -64,7 +64,7 @@ def _variance(x: Any, axis: Axes, correction: float, keepdims: bool) -> Any:
         squares = gen.square(deviation)
     freedom = gen.sub(tf.cast(_count(x, axis), squares.dtype), float(correction))
     divisor = choose(gen.greater(freedom, 0), freedom, math.nan)  # the standard wants NaN for too few elements
-    return gen.real_div(gen._sum(squares, axes, keepdims), divisor)
+    return _rounded(gen.real_div(gen._sum(squares, axes, keepdims), divisor), x)
 
 
 def _count(x: Any, axis: Axes) -> Any:
@@ -74,17 +74,6 @@ def _count(x: Any, axis: Axes) -> Any:
         return gen_array_ops.size(x) if known is None else known
     along = axis if type(axis) is tuple else (axis,)
     return product(gen_array_ops.shape(x)[a] if x.shape[a] is None else x.shape[a] for a in along)
-
-
-def var(x: Any, *, axis: Axes, correction: float, keepdims: bool) -> Any:
-    return _rounded(_variance(x, axis, correction, keepdims), x)
-
-
-def std(x: Any, *, axis: Axes, correction: float, keepdims: bool) -> Any:
-    """With the derivative 0 for equal elements."""
-    variance = _variance(x, axis, correction, keepdims)
-    zero = gen.equal(variance, 0)
-    return _rounded(choose(zero, 0, gen.sqrt(choose(zero, 1, variance))), x)
 
 
 # ---- the largest, the smallest, truth ------------------------------------------------------------------------------------------

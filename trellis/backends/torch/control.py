@@ -41,10 +41,6 @@ def vmap(function: Callable[[Flat], tuple[Flat, Flat]], arrays: Flat, axes: Sequ
         _MAPPED.pop()
         return results
 
-    if size == 0:  # some kernels of vmap take a first element; one run on zeros tells the shapes
-        shapes = [(*x.shape[:axis], *x.shape[axis + 1 :]) for x, axis in zip(arrays, axes)]
-        stacked, fixed = function([x.new_zeros(shape) for x, shape in zip(arrays, shapes)])
-        return [y.new_zeros((0, *y.shape)) for y in stacked], fixed
     try:
         return torch.func.vmap(run, in_dims=tuple(axes), out_dims=(0, None), randomness="different")(*arrays)
     except ValueError as error:

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from trellis.backends.torch.meta import native_device
-from trellis.backends.torch.operands import DTYPE, FLOAT, INTEGER, NATIVE, UNSIGNED
+from trellis.backends.torch.operands import DTYPE, FLOAT, NATIVE, UNSIGNED
 from trellis.backends.torch.unsigned import wide
 from trellis.core import errors
 from trellis.core.dtypes import DType
@@ -59,19 +59,6 @@ def arange(*, start: Any, stop: Any, step: Any, dtype: DType, device: Any) -> to
 
 def _wrapped(value: int) -> int:
     return (value + 2**63) % 2**64 - 2**63
-
-
-def linspace(*, start: Any, stop: Any, num: int, endpoint: bool, dtype: DType, device: Any) -> torch.Tensor:
-    wanted, place = NATIVE[dtype], native_device(device)
-    compute = torch.complex128 if dtype.kind == "c" else torch.float64
-    first, last = (_filled("linspace", (), v, compute, place) for v in (start, stop))
-    intervals = num - 1 if endpoint else num
-    fraction = torch.arange(num, dtype=torch.float64, device=place) / max(intervals, 1)
-    half = last / 2 - first / 2  # half, so that huge ranges do not overflow; from both ends, so that the last is exact
-    points = torch.where(fraction < 0.5, first + 2 * fraction * half, last - 2 * (1 - fraction) * half)
-    if wanted in INTEGER or wanted in UNSIGNED:
-        points = points.floor()
-    return points.to(wanted)
 
 
 def eye(*, n_rows: int, n_cols: int, k: int, dtype: DType, device: Any) -> torch.Tensor:

@@ -7,13 +7,14 @@ or when an argument requires grad. Then a user's own graph flows through, and lo
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextvars import ContextVar
 from typing import Any
 
 import torch
 import torch.utils.checkpoint
 
+from trellis.backends import loops
 from trellis.core import errors
 from trellis.core.leaves import Nest
 
@@ -116,33 +117,12 @@ def jvp(function: Callable[[Flat], Flat], leaves: Flat, tangents: Flat) -> tuple
 
 
 def _twice_backward(function: Callable[[Flat], Flat], leaves: Flat, tangents: Flat) -> tuple[Flat, Flat]:
-    """The pullback is linear in the cotangents, so its own pullback, at any of them, is the derivative along the tangents."""
     outputs, _, pullback = vjp(lambda xs: (function(xs), None), leaves, keep_graph=True)
-    _, _, push = vjp(lambda cotangents: (pullback(cotangents), None), [torch.zeros_like(y) for y in outputs], keep_graph=True)
-    return outputs, push(tangents)
+    return outputs, loops.pushforward(vjp, outputs, pullback, True)(tangents)
 
 
 def jacobian(function: Callable[[Flat], Flat], leaves: Flat) -> list[Flat]:
-    """[output][input] -> block, row by row from the outputs, or column by column where there are fewer inputs."""
-    outputs, _, pullback = vjp(lambda xs: (function(xs), None), leaves)
-    if sum(y.numel() for y in outputs) > sum(x.numel() for x in leaves) and not any(x.is_complex() for x in leaves):
-        columns = [[jvp(function, leaves, tangents)[1] for tangents in _units(leaves, j)] for j in range(len(leaves))]
-        return [[_block([c[i] for c in columns[j]], -1, y, x) for j, x in enumerate(leaves)] for i, y in enumerate(outputs)]
-    rows = [[pullback(cotangents) for cotangents in _units(outputs, i)] for i in range(len(outputs))]
-    return [[_block([r[j] for r in rows[i]], 0, y, x) for j, x in enumerate(leaves)] for i, y in enumerate(outputs)]
-
-
-def _units(arrays: Flat, which: int) -> Iterator[Flat]:
-    """For each element of one of the arrays: zeros like all of them, with a 1 at that element."""
-    for k in range(arrays[which].numel()):
-        unit = [torch.zeros_like(x, memory_format=torch.contiguous_format) for x in arrays]  # reshape makes no copy
-        unit[which].reshape(-1)[k] = 1
-        yield unit
-
-
-def _block(parts: Flat, axis: int, y: Any, x: Any) -> Any:
-    shape = (*y.shape, *x.shape)
-    return torch.stack(parts, axis).reshape(shape) if parts else (y if axis else x).new_zeros(shape)
+    return loops.jacobian(function, leaves, lambda tangents: jvp(function, leaves, tangents)[1])
 
 
 def checkpoint(function: Callable[[Flat], Flat], leaves: Flat) -> Flat:

@@ -28,7 +28,7 @@ def _array(x: Any) -> Any:
 def _has_traced(x: Any) -> bool:
     if isinstance(x, (list, tuple)):
         return any(map(_has_traced, x))
-    return hasattr(x, "node")
+    return hasattr(type(x), "below")
 
 
 def _flat(x: Any) -> Any:
@@ -129,18 +129,18 @@ def _average(a: Any, axis: Any = None, weights: Any = None, *, keepdims: Any = F
 
 def _gradient_free(name: str) -> Row:
     """A function whose results are integers, bools, text or constants: NumPy's own, on the values."""
-    function = attrgetter(name)(np)
+    function, below = attrgetter(name)(np), "form" if name in _OF_FORM.split() else "below"
 
     def run(*args: Any, **kwargs: Any) -> Any:
-        return function(*map(_plain, args), **{key: _plain(value) for key, value in kwargs.items()})
+        return function(*(_plain(x, below) for x in args), **{key: _plain(x, below) for key, x in kwargs.items()})
 
     return run
 
 
-def _plain(x: Any) -> Any:
-    while hasattr(x, "node"):
-        x = x.value
-    return [_plain(part) for part in x] if isinstance(x, list) else tuple(map(_plain, x)) if type(x) is tuple else x
+def _plain(x: Any, below: str = "below") -> Any:
+    while hasattr(type(x), below):
+        x = getattr(x, below)
+    return type(x)(_plain(part, below) for part in x) if type(x) in (list, tuple) else x
 
 
 def _einsum(subscripts: Any, *operands: Any, out: Any = None, optimize: Any = False, **rest: Any) -> Any:
@@ -202,10 +202,9 @@ _OF_ONE_ARRAY = """all any argmax argmin argsort bincount broadcast_to clip corr
 _OF_TWO_ARRAYS = """dot kron take_along_axis tensordot linalg.cross linalg.lstsq linalg.matmul linalg.outer linalg.solve
     linalg.tensordot linalg.vecdot"""
 _OF_NUMPY = "array_split dsplit dstack hsplit hstack rollaxis split vsplit vstack"  # its own code calls what is here
-_GRADIENT_FREE = """allclose argwhere array2string array_equal array_repr array_str can_cast digitize empty_like flatnonzero
-    full_like isclose iscomplex iscomplexobj isin isreal isrealobj lexsort linalg.matrix_rank
-    may_share_memory min_scalar_type ndim nonzero ones_like result_type searchsorted shape shares_memory
-    size zeros_like"""
+_OF_FORM = "can_cast empty_like iscomplexobj isrealobj min_scalar_type ndim ones_like result_type shape size zeros_like"
+_GRADIENT_FREE = f"""allclose argwhere array2string array_equal array_repr array_str digitize flatnonzero full_like isclose
+    iscomplex isin isreal lexsort linalg.matrix_rank may_share_memory nonzero searchsorted shares_memory {_OF_FORM}"""
 _LINSPACE = _adapted("linspace", arrays=0)
 _NANCUMSUM, _NANCUMPROD = _adapted("nancumsum", "cumsum"), _adapted("nancumprod", "cumprod")
 _TABLE: dict[str, Row] = {

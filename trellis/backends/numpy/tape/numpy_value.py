@@ -41,6 +41,8 @@ class PlainArray(Operators):
     ndim: Any = property(attrgetter("value.ndim"))
     size: Any = property(attrgetter("value.size"))
     itemsize: Any = property(attrgetter("value.itemsize"))
+    below: Any = property(attrgetter("value"))  # where the values are, and where the shape and dtype are
+    form: Any = property(attrgetter("value"))
     T: Any = property(lambda self: FUNCTIONS[np.transpose](self))
     mT, real, imag = (property(partial(call, op)) for op in ("matrix_transpose", "real", "imag"))
     __bool__, __int__, __float__, __complex__ = map(_converted, (bool, int, float, complex))

@@ -14,6 +14,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterator, Sequence
 from heapq import heappop, heappush
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -50,6 +51,8 @@ class Traced(PlainArray):
 
     def __init__(self, value: Any, node: Node, slot: int = 0) -> None:
         self.value, self.node, self.slot = value, node, slot
+
+    depth: Any = property(attrgetter("node.depth"))
 
 
 class Form:
@@ -210,6 +213,8 @@ def custom_gradient(
 ) -> Any:
     """`function(leaves)`, recorded as one step whose gradients `rule(inputs, output, upstream)` gives."""
     depth = deepest(leaves)
+    if max((getattr(x, "depth", 0) for x in leaves), default=0) > depth and any(map(_records, leaves)):
+        raise NotImplementedError("vmap: the rule of a custom gradient gives no sum over the elements")
     if not depth:
         return function(list(leaves))
     for x in leaves:
@@ -219,6 +224,11 @@ def custom_gradient(
     output = lower(custom_gradient(function, rule, values), depth)
     parents = [(i, x.node, x.slot) for i, x in enumerate(leaves) if type(x) is Traced and x.node.depth == depth]
     return record(output, Joint(lambda g, y, *inputs: rule(list(inputs), y, g)), depth, values, {}, parents)
+
+
+def _records(x: Any) -> bool:
+    """Whether `x` is being differentiated, at any depth."""
+    return type(x) is Traced or (isinstance(x, PlainArray) and _records(x.value))
 
 
 # ---- backward ----------------------------------------------------------------------------------------------------------------
@@ -315,3 +325,55 @@ def fit(g: Any, x: Any) -> Any:
     if g.dtype is not x.dtype and g.dtype != x.dtype:
         g = (g.real if g.dtype.kind == "c" and x.dtype.kind != "c" else g).astype(x.dtype)
     return g
+
+
+# ---- checkpoint: the nodes that a function made are forgotten, and the backward pass runs it again ---------------------------
+# Their ids, which are higher than the first, tell them. One node stands for all of them: its parents are the nodes from outside,
+# arguments or not, that the function read; its rule records the function anew and goes back to these.
+def checkpoint(function: Callable[[list[Any]], list[Any]], leaves: list[Any]) -> list[Any]:
+    first = Node(0, None, (), None, None, ()).id
+    return _kept(function(leaves), first, lambda: function(leaves))
+
+
+def _kept(outputs: list[Any], first: int, again: Callable[[], list[Any]]) -> list[Any]:
+    """The outputs with one node for each depth in place of those after `first`."""
+    depth = deepest(outputs)
+    if not depth:
+        return outputs
+    values = _kept([lower(y, depth) for y in outputs], first, again)
+    here = [i for i, y in enumerate(outputs) if type(y) is Traced and y.node.depth == depth]
+    made = [i for i in here if outputs[i].node.id > first]
+    outside = _read_from_outside([outputs[i].node for i in made], first)
+
+    def rule(g: Any, y: Any, *inputs: Any) -> list[Any]:
+        start = Node(0, None, (), None, None, ()).id
+        anew = again()
+        seeds = [(*_at(anew[i], depth), one) for i, one in zip(made, g) if one is not None]
+        found = backward(seeds, release=True, first=start)
+        return [found.get((node.id, slot) if slot else node.id) for node, slot, _ in outside]
+
+    parents = [(i, *one[:2]) for i, one in enumerate(outside)]
+    node = Node(depth, Joint(rule), [form for *_, form in outside], {}, (None,) * len(made), parents)
+    for i in here:
+        values[i] = Traced(values[i], node, made.index(i)) if i in made else outputs[i]
+    return values
+
+
+def _at(y: Any, depth: int) -> tuple[Node, int]:
+    return (y.node, y.slot) if y.node.depth == depth else _at(y.value, depth)
+
+
+def _read_from_outside(nodes: Sequence[Node], first: int) -> list[tuple[Node, int, Form]]:
+    """The results from before `first` that lead to these nodes: node, slot, and shape and dtype."""
+    found, seen, rest = {}, set(), list(nodes)
+    while rest:
+        node = rest.pop()
+        if node.id in seen:
+            continue
+        seen.add(node.id)
+        for position, parent, slot in node.parents:
+            if parent.id > first:
+                rest.append(parent)
+            else:
+                found[parent.id, slot] = parent, slot, Form(node.inputs[position])
+    return list(found.values())

@@ -1,4 +1,4 @@
-"""Gradient rules, one row per op, and how the tape runs each op.
+"""Gradient rules, one row per op, and the interpreter, which runs each op on values being differentiated and records its row.
 
 Elementwise functions and reductions are here; the modules `rules_*` have the others. A rule is
 `lambda g, y, *inputs, **params: gradient of one operand`, where g is the gradient of the result y. A row has one rule per
@@ -20,19 +20,94 @@ from typing import Any
 import numpy as np
 
 from trellis import composites, ops
-from trellis.backends.numpy.tape.recording import Linear, OfInputs, OfOutput, innermost, recorder
+from trellis.backends.numpy.meta import FLOAT64
+from trellis.backends.numpy.quiet import quiet
+from trellis.backends.numpy.special import BERNOULLI
+from trellis.backends.numpy.tape.recording import Linear, OfInputs, OfOutput, Traced, custom_gradient, innermost, recorder
 from trellis.backends.numpy.tape.rules_arrays import ARRAY_COMPOSED, ARRAY_RULES
 from trellis.backends.numpy.tape.rules_linalg import LINALG_COMPOSED, LINALG_RULES
-from trellis.backends.numpy.tape.rules_nn import WINDOW_COMPOSED, WINDOW_RULES
-from trellis.backends.numpy.tape.rules_special import bessel_i, polygamma
-from trellis.backends.numpy.tape.rules_support import conjugate, kept, masked, numbers, scalar_as_array, spread
-from trellis.backends.numpy.tape.rules_training import TRAINING_COMPOSED, TRAINING_RULES
+from trellis.backends.numpy.tape.rules_nn import NN_COMPOSED, NN_RULES
+from trellis.backends.numpy.tape.rules_support import conjugate, kept, masked, numbers, scalar_as_array, some, spread
 from trellis.composites.reduction import cumulative_prod_gradient, products_of_others
-from trellis.core.dispatch import find_all, load
-from trellis.core.dtypes import as_dtype
+from trellis.core import errors
+from trellis.core.dispatch import find_all, interpreters, load, register
+from trellis.core.dtypes import DType, as_dtype
 from trellis.core.table import CONSTANT
 
 Rule = Callable[..., Any]
+
+# ---- special functions whose derivatives are no ops --------------------------------------------------------------------------
+_FAR = 12.0  # from here on the asymptotic series is exact to rounding
+_MOST_STEPS = 10_000
+
+
+def polygamma(n: int, x: Any) -> Any:
+    """The n-th derivative of digamma, n from 1 on."""
+    return _known(lambda v: _polygamma(n, v), lambda v: polygamma(n + 1, v), x)
+
+
+def bessel_i(n: int, x: Any) -> Any:
+    """The modified Bessel function of order n, from 0 on."""
+    return _known(lambda v: _bessel_i(n, v), lambda v: (bessel_i(abs(n - 1), v) + bessel_i(n + 1, v)) * 0.5, x)
+
+
+def _known(kernel: Callable[[Any], Any], derivative: Callable[[Any], Any], x: Any) -> Any:
+    """A kernel in float64 with a known derivative."""
+
+    def run(inputs: list[Any]) -> Any:
+        value = inputs[0]
+        return quiet.run(kernel, np.asarray(value, FLOAT64)).astype(value.dtype)
+
+    return custom_gradient(run, lambda inputs, y, g: [g * derivative(inputs[0])], [x])
+
+
+def _polygamma(n: int, x: Any) -> Any:
+    """(-1)^(n+1) n! times the sum of (x + k)^-(n+1): some terms one by one, the rest by Euler and Maclaurin."""
+    s = n + 1
+    total, at = np.zeros_like(x), np.array(x)
+    for _ in range(_MOST_STEPS):
+        near = at < _FAR + n
+        if not near.any():
+            break
+        total += np.where(near, np.where(near, at, 1.0) ** -s, 0.0)
+        at += near
+    tail = at ** (1 - s) / (s - 1) + 0.5 * at**-s
+    factor, power = float(s), at ** (-s - 1)
+    for k, b in enumerate(BERNOULLI, 1):
+        tail += b / math.factorial(2 * k) * factor * power
+        factor *= (s + 2 * k - 1) * (s + 2 * k)
+        power = power / (at * at)
+    total = np.where(at < _FAR + n, np.nan, total + tail)  # too far on the negative side to sum
+    return (-1) ** (n + 1) * math.factorial(n) * total
+
+
+def _bessel_i(n: int, x: Any) -> Any:
+    a = np.abs(x)
+    value = np.where(a <= 20, _bessel_series(n, np.minimum(a, 20.0)), _bessel_integral(n, np.maximum(a, 20.0)))
+    return np.where((x < 0) & (n % 2 == 1), -value, value)
+
+
+def _bessel_series(n: int, x: Any) -> Any:
+    half = 0.5 * x
+    quarter = half * half
+    term = half**n / math.factorial(n)
+    total = np.array(term)
+    for k in range(1, 60):
+        term = term * quarter / (k * (k + n))
+        total = total + term
+    return total
+
+
+def _bessel_integral(n: int, x: Any) -> Any:
+    """The mean of exp(x cos t) cos(n t) over a period: the trapezoidal rule, exact to rounding with so many points."""
+    points = 320
+    x = np.minimum(x, 2000.0)  # infinite from 714 on
+    total = np.zeros_like(x)
+    for k in range(points):
+        t = 2 * math.pi * (k + 0.5) / points
+        total += np.exp(x * (math.cos(t) - 1)) * math.cos(n * t)
+    return np.exp(x / 2) * (total / points) * np.exp(x / 2)
+
 
 # ---- elementwise, one operand ------------------------------------------------------------------------------------------------
 # op -> its derivative, by x
@@ -105,7 +180,7 @@ def _larger(compare: Callable[[Any, Any], Any], first: bool) -> Rule:
     def rule(g: Any, y: Any, x1: Any, x2: Any) -> Any:
         mine, other = (x1, x2) if first else (x2, x1)
         equal, chosen = mine == other, compare(mine, other)
-        if equal.any():
+        if some(equal):
             return np.where(equal, g * 0.5, masked(g, chosen))
         return g * chosen if type(g) is np.ndarray else masked(g, chosen)  # a product with a mask is faster than a choice
 
@@ -182,7 +257,7 @@ def _cumulative_prod(g: Any, y: Any, x: Any, *, axis: Any, dtype: Any) -> Any:
 def _logsumexp(g: Any, y: Any, x: Any, *, axis: Any, keepdims: bool) -> Any:
     total = kept(y, x, axis)
     infinite = np.isinf(total)
-    if not infinite.any():
+    if not some(infinite):
         return kept(g, x, axis) * conjugate(np.exp(x - total))
     same = (x == total) & infinite  # infinite elements share the gradient
     share = np.where(same, 1, 0) / np.maximum(np.sum(same, axis=axis, keepdims=True), 1)
@@ -236,8 +311,7 @@ RULES: dict[str, Any] = {
     "log_softmax": OfOutput((lambda g, y, x, *, axis: g - conjugate(np.exp(y)) * ops.sum(g, axis=axis, keepdims=True),)),
     **ARRAY_RULES,
     **LINALG_RULES,
-    **WINDOW_RULES,
-    **TRAINING_RULES,
+    **NN_RULES,
 }
 
 
@@ -255,12 +329,11 @@ COMPOSED: dict[str, Rule] = {
     "sign": _sign,
     **ARRAY_COMPOSED,
     **LINALG_COMPOSED,
-    **WINDOW_COMPOSED,
-    **TRAINING_COMPOSED,
+    **NN_COMPOSED,
 }
 # The backend's own functions in these modules take no operand that is recorded, or record by themselves.
 _OWN_MODULES = ("trellis.backends.assembly", "trellis.backends.loops") + tuple(
-    f"trellis.backends.numpy.{name}" for name in ("control", "creation", "grad", "meta", "random", "recurrent", "tape.recording")
+    f"trellis.backends.numpy.{name}" for name in ("control", "creation", "grad", "meta", "random", "tape.recording")
 )
 
 
@@ -272,10 +345,15 @@ def lift(op: str) -> Rule:
         return recorder(op, RULES[op])
     if op in COMPOSED:
         return COMPOSED[op]
+    return passed_on(op) or _without_rule(op)
+
+
+def passed_on(op: str) -> Rule | None:
+    """What runs `op` on values of any transform: the backend's own function, or the composite."""
     native = getattr(load("numpy"), op)
     if getattr(native, "__module__", None) in _OWN_MODULES:
         return native
-    return getattr(composites.composed, op, None) or _without_rule(op)
+    return getattr(composites.composed, op, None)
 
 
 def _constant(op: str) -> Rule:
@@ -299,3 +377,45 @@ def _without_rule(op: str) -> Rule:
         )
 
     return run
+
+
+# ---- the interpreter ---------------------------------------------------------------------------------------------------------
+class TapeInterpreter:
+    """Any op on values being differentiated. Each op's function is made when it is used first."""
+
+    level = 1
+    name = "numpy"
+    lift = staticmethod(lift)
+    changes_in_place = False
+    follows = None
+
+    def __getattr__(self, op: str) -> Callable[..., Any]:
+        if op.startswith("_"):
+            raise AttributeError(op)
+        made = self.lift(op)
+        setattr(self, op, made)
+        return made
+
+    def __repr__(self) -> str:
+        return "<trellis backend numpy, being differentiated>"
+
+    def is_traced(self, x: Traced) -> bool:
+        below = innermost(x)
+        return interpreters[type(below)].is_traced(below)
+
+    def to_numpy(self, x: Traced) -> Any:
+        return np.asarray(innermost(x))
+
+    def asarray(self, x: Traced, *, dtype: DType | None, device: Any, copy: bool | None) -> Any:
+        if dtype is None or dtype is self.dtype_of(x):
+            return x
+        if copy is False:
+            raise errors.copy_needed("asarray", f"dtype={dtype}")
+        return self.astype(x, dtype=dtype, copy=True, device=device)
+
+    def dlpack(self, x: Traced, **options: Any) -> Any:
+        raise TypeError("DLPack: an array being differentiated cannot leave NumPy; take tl.stop_gradient(x) first")
+
+
+TAPE = TapeInterpreter()
+register(Traced, TAPE)

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from trellis import ops
-from trellis.backends.numpy.tape.recording import Linear, OfInputs, Traced, innermost
+from trellis.backends.numpy.tape.recording import Linear, OfInputs, innermost
 from trellis.backends.numpy.tape.rules_support import scalar_as_array, zeros_like
 from trellis.composites.support import is_scalar
 from trellis.core.dispatch import call, load
@@ -73,7 +73,7 @@ def _unstack(g: Any, y: Any, x: Any, *, axis: int) -> Any:
 
 # ---- indexing ----------------------------------------------------------------------------------------------------------------
 def _getitem(g: Any, y: Any, x: Any, *indices: Any, key: Any) -> Any:
-    if not indices and type(g) is not Traced:  # each element at most once: no need to add
+    if not indices and isinstance(g, (np.ndarray, np.generic)):  # each element at most once: no need to add
         result = np.zeros(x.shape, x.dtype)
         result[key] = g
         return result
@@ -126,10 +126,9 @@ def _update_array(g: Any, y: Any, x: Any, value: Any, *indices: Any, key: Any, m
 def _sharing(y: Any, x: Any, value: Any, indices: Any, key: Any) -> Any:
     """How many of the elements that met at each place are equal to the result, as floats."""
     y, x, value = (innermost(scalar_as_array(v, y)) for v in (y, x, value))
-    numpy = load("numpy")
     mine = (x == y).astype(y.dtype)
-    theirs = (numpy.getitem(y, *indices, key=key) == value).astype(y.dtype)
-    return np.maximum(numpy.index_update(mine, theirs, *indices, key=key, mode="add"), 1)
+    theirs = (call("getitem", y, *indices, key=key) == value).astype(y.dtype)
+    return np.maximum(call("index_update", mine, theirs, *indices, key=key, mode="add"), 1)
 
 
 def _update_value(g: Any, y: Any, x: Any, value: Any, *indices: Any, key: Any, mode: str) -> Any:
@@ -152,9 +151,8 @@ def _multiplied_together(g: Any, x: Any, value: Any, indices: Any, key: Any) -> 
     zero = value == 0
     safe = np.where(zero, 1, value)
     product = call("index_update", x, safe, *indices, key=key, mode="multiply")
-    plain = innermost(value)
-    count = load("numpy").index_update(np.zeros(x.shape, np.int64), (plain == 0).astype(np.int64), *indices, key=key, mode="add")
-    others = load("numpy").getitem(count, *indices, key=key) - (plain == 0)
+    count = call("index_update", np.zeros(x.shape, np.int64), zero.astype(np.int64), *indices, key=key, mode="add")
+    others = call("getitem", count, *indices, key=key) - zero.astype(np.int64)
     rest = call("getitem", g * product, *indices, key=key) / safe
     return np.where(others == 0, rest, 0)
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from trellis.backends.numpy.tape.recording import Traced
+from trellis.backends.numpy.tape.numpy_value import PlainArray
 from trellis.composites.support import is_scalar
 
 _BOOL = np.dtype(np.bool_)
@@ -50,9 +50,16 @@ def kept(g: Any, x: Any, axis: Any) -> Any:
 
 def spread(g: Any, x: Any, axis: Any) -> Any:
     """`g` for every element of `x` that was summed: a view, not a copy."""
-    if axis is None and type(g) is not Traced and g.size == 1:  # np.broadcast_to makes the same, in more Python calls
+    if (
+        axis is None and isinstance(g, (np.ndarray, np.generic)) and g.size == 1
+    ):  # np.broadcast_to makes the same, in more Python calls
         return np.ndarray(x.shape, g.dtype, np.asarray(g), 0, (0,) * len(x.shape))
     return np.broadcast_to(kept(g, x, axis), x.shape)
+
+
+def some(mask: Any) -> bool:
+    """Whether a mask has a True; True where no Python decision can look."""
+    return isinstance(mask, PlainArray) or mask.any()
 
 
 def masked(g: Any, mask: Any) -> Any:

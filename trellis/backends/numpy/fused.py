@@ -1,7 +1,7 @@
-"""The activations that training spends its time in, computed a block at a time.
+"""What training spends its time in, in few passes over the memory: activations, normalization, the log-likelihood of classes.
 
-A kernel makes a dozen passes. On a block they read from the cache; on a whole array they would read from memory. The composites
-take operands that are not plain arrays of float32 or float64.
+The kernel of an activation makes a dozen passes. On a block they read from the cache; on a whole array they would read from
+memory. The composites take operands that are not plain arrays of float32 or float64.
 """
 
 from __future__ import annotations
@@ -17,9 +17,10 @@ from trellis.backends.numpy.quiet import quiet
 from trellis.backends.numpy.special import erf_kernel, erfc_right
 from trellis.composites import composed
 
-__all__ = ["gelu", "relu", "silu"]
+__all__ = ["gelu", "log_likelihood", "relu", "silu", "standardize"]
 
 _BLOCK = 1 << 15
+Axes = tuple[int, ...]
 Kernel = Callable[..., None]  # fills its first array from the others
 
 
@@ -132,3 +133,78 @@ def _gelu_tanh_gradient(out: Any, g: Any, x: Any) -> None:
 
 _GELU = {"none": _gelu, "tanh": _gelu_tanh}
 _GELU_GRADIENT = {"none": _gelu_gradient, "tanh": _gelu_tanh_gradient}
+
+
+# ---- normalization -------------------------------------------------------------------------------------------------------------
+def standardize(x: Any, scale: Any, offset: Any, *, axes: Axes, eps: float) -> tuple[Any, Any, Any]:
+    return quiet.run(_standardize, x, scale, offset, axes, eps)
+
+
+def _mean(x: Any, axes: Axes) -> Any:
+    count = 1
+    for a in axes:
+        count *= x.shape[a]
+    return np.add.reduce(x, axes, None, None, True) / x.dtype.type(count)
+
+
+def _standardize(x: Any, scale: Any, offset: Any, axes: Axes, eps: float) -> tuple[Any, Any, Any]:
+    mean = _mean(x, axes)
+    result = np.subtract(x, mean)
+    variance = _mean(np.square(result), axes)
+    result *= 1 / np.sqrt(variance + x.dtype.type(eps))
+    if scale is not None:
+        result *= scale
+    if offset is not None:
+        result += offset
+    return result, mean, variance
+
+
+def standardize_gradient(g: Any, x: Any, mean: Any, variance: Any, scale: Any, axes: Axes, eps: float) -> Any:
+    return quiet.run(_standardize_gradient, g, x, mean, variance, scale, axes, eps)
+
+
+def _standardize_gradient(g: Any, x: Any, mean: Any, variance: Any, scale: Any, axes: Axes, eps: float) -> Any:
+    inverse = 1 / np.sqrt(variance + x.dtype.type(eps))
+    normal = np.subtract(x, mean)
+    normal *= inverse
+    result = np.multiply(g, 1 if scale is None else scale)
+    along = _mean(np.multiply(result, normal), axes)
+    result -= _mean(result, axes)
+    normal *= along
+    result -= normal
+    result *= inverse
+    return result
+
+
+# ---- the log-likelihood of classes, by rows of classes -------------------------------------------------------------------------
+def log_likelihood(x: Any, target: Any, *, axis: int) -> Any:
+    return quiet.run(_log_likelihood, np.moveaxis(x, axis, -1), target)
+
+
+def _shifted(x: Any) -> Any:
+    """x - max(x) for each row, in C order."""
+    return np.subtract(x, np.maximum.reduce(x, -1, None, None, True), order="C")
+
+
+def _places(x: Any, target: Any) -> Any:
+    """The position of each row's target in the flat array."""
+    return np.arange(0, x.size, x.shape[-1]) + target.reshape(-1)
+
+
+def _log_likelihood(x: Any, target: Any) -> Any:
+    rest = _shifted(x)
+    chosen = rest.reshape(-1)[_places(x, target)].reshape(target.shape)
+    return chosen - np.log(np.add.reduce(np.exp(rest, rest), -1))
+
+
+def log_likelihood_gradient(g: Any, x: Any, target: Any, axis: int) -> Any:
+    return np.moveaxis(quiet.run(_likelihood_gradient, g, np.moveaxis(x, axis, -1), target), -1, axis)
+
+
+def _likelihood_gradient(g: Any, x: Any, target: Any) -> Any:
+    """g * (one_hot(target) - softmax(x))."""
+    result = _shifted(x)
+    np.exp(result, result)
+    np.multiply(result, (-g / np.add.reduce(result, -1))[..., None], result)
+    result.reshape(-1)[_places(x, target)] += g.reshape(-1)
+    return result
