@@ -32,7 +32,7 @@ def run(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
                 plain = False
         result = module.forward(*args) if plain else with_data(across, module.forward, args, kwargs)
     except Exception as error:
-        if isinstance(error, TypeError) and "unexpected keyword argument" in str(error):
+        if isinstance(error, TypeError) and "forward() got an unexpected keyword argument" in str(error):
             refuse(type(module).__name__, kwargs, inspect.signature(module.forward).parameters, error)
         add_place(error, module, args)
         raise
