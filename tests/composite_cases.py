@@ -112,6 +112,8 @@ case("roll", EMPTY, {"shift": 1, "axis": 1}, EMPTY)
 for repetitions in ((2,), (2, 3), (2, 1, 2), (), (0, 2)):
     case("tile", R, {"repetitions": repetitions}, lambda r=repetitions: np.tile(R, r))
 case("tile", np.array(3), {"repetitions": (2, 2)}, np.full((2, 2), 3))
+for x, value in [(R, np.array(1.5)), (I, np.array(-3)), (U8, np.array(7, np.uint8)), (B, np.array(True)), (C, np.array(2.0 - 1j)), (EMPTY, np.array(nan))]:
+    case("pad_with", (x, value), {"pad_width": ((1, 0), (2, 3))}, lambda x=x, v=value: np.pad(x, ((1, 0), (2, 3)), constant_values=v))
 for a, b in ((R, R[0]), (R[0], R), (R, T), (T, R), (np.array(2.0), R), (R, np.array(2.0)), (I, U8.astype(np.int64)), (EMPTY, R), (C, R)):
     case("kron", (a, b), {}, lambda a=a, b=b: np.kron(a, b))
 for k in (0, 1, -2, 5):
